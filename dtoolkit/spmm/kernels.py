@@ -1,0 +1,362 @@
+"""The product on one rank: a local CSR matrix times local dense rows, and moving rows about.
+
+:func:`multiply` is the whole interface to the arithmetic of a distributed product; what a rank
+sends and receives is packed by :func:`gather_rows` and added by :func:`add_rows`. Which of the
+candidates computes is data (:func:`choose`), measured by ``dtoolkit.spmm.kernels_choice``.
+
+All of them follow the same rules:
+
+* An entry that is stored is multiplied, be it 0: ``0 * inf`` is NaN, as in SciPy. Where nothing is
+  stored, nothing happens: NaN in a row of B reaches only those rows of C that store its column.
+* A run repeats bit for bit: the order of additions depends on the kernel and its arguments alone,
+  not on the number of threads. The Numba kernel adds in the order of storage, as SciPy does.
+* dtypes mix as in :func:`torch.promote_types`; an operand of another dtype than the result is
+  copied. On a CPU float16 and bfloat16 are summed in float32 and rounded once, at the end.
+* Dense operands are read and written in place when the elements of a row are neighbours, whatever
+  lies between rows (column slices, expanded rows); others are copied.
+* Nothing here is recorded by autograd.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+
+from dtoolkit.spmm import kernels_candidates as candidates
+from dtoolkit.spmm.kernels_choice import available, choose
+
+__all__ = [
+    "LocalCSR",
+    "add_rows",
+    "available",
+    "choose",
+    "gather_rows",
+    "multiply",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class LocalCSR:
+    """A rank's piece of a sparse matrix, in compressed sparse rows.
+
+    Parameters
+    ----------
+    indptr : torch.Tensor, shape (m + 1,)
+        Where each row starts; any integer dtype, held as int64.
+    indices : torch.Tensor, shape (nnz,)
+        Columns, in any order within a row; int32 and int64 are held as they are.
+    data : torch.Tensor, shape (nnz,)
+        Values; duplicates count as their sum.
+    shape : tuple of int
+        (m, n).
+
+    Raises
+    ------
+    ValueError
+        If the three arrays do not describe a matrix of this shape. Nothing later checks indices:
+        the arrays must not be changed afterwards, except the values in `data`.
+    """
+
+    indptr: torch.Tensor
+    indices: torch.Tensor
+    data: torch.Tensor
+    shape: tuple[int, int]
+
+    def __post_init__(self) -> None:
+        indptr = torch.as_tensor(self.indptr).detach().to(torch.int64).contiguous()
+        indices = torch.as_tensor(self.indices).detach().contiguous()
+        if indices.dtype not in (torch.int32, torch.int64):
+            indices = indices.to(torch.int64)
+        data = torch.as_tensor(self.data).detach().resolve_conj().resolve_neg().contiguous()
+        shape = (int(self.shape[0]), int(self.shape[1]))
+        _check_structure(indptr, indices, data, shape)
+        for name, value in zip(
+            ("indptr", "indices", "data", "shape"), (indptr, indices, data, shape), strict=True
+        ):
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def from_scipy(
+        cls,
+        A: sp.sparray | sp.spmatrix,
+        *,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str = "cpu",
+    ) -> LocalCSR:
+        """Take a SciPy matrix; its arrays are shared where neither dtype nor device changes."""
+        A = A.tocsr()
+        narrow = A.indices.astype(np.int32, copy=False) if A.shape[1] < 2**31 else A.indices
+        data = torch.from_numpy(A.data)
+        return cls(
+            torch.from_numpy(A.indptr).to(device),
+            torch.from_numpy(narrow).to(device),
+            data.to(device, data.dtype if dtype is None else dtype),
+            A.shape,
+        )
+
+    def to_scipy(self) -> sp.csr_array:
+        """Give a SciPy array that shares memory on a CPU (bfloat16 becomes float32)."""
+        data = self.data.float() if self.data.dtype == torch.bfloat16 else self.data
+        arrays = (data.cpu().numpy(), self.indices.cpu().numpy(), self.indptr.cpu().numpy())
+        return sp.csr_array(arrays, shape=self.shape)
+
+    def to(
+        self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> LocalCSR:
+        """Move to a device, change the dtype of the values, or both."""
+        device = self.device if device is None else torch.device(device)
+        if device == self.device and dtype in (None, self.dtype):
+            return self
+        return LocalCSR(
+            self.indptr.to(device),
+            self.indices.to(device),
+            self.data.to(device, self.dtype if dtype is None else dtype),
+            self.shape,
+        )
+
+    @property
+    def nnz(self) -> int:
+        """Number of stored entries."""
+        return self.data.numel()
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Dtype of the values."""
+        return self.data.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the arrays are."""
+        return self.data.device
+
+    @cached_property
+    def as_torch(self) -> torch.Tensor:
+        """The same matrix as a ``torch.sparse_csr`` tensor, sharing the values; made once."""
+        return torch.sparse_csr_tensor(
+            self.indptr.to(self.indices.dtype) if self.nnz < 2**31 else self.indptr,
+            self.indices if self.nnz < 2**31 else self.indices.to(torch.int64),
+            self.data,
+            self.shape,
+            check_invariants=False,
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is made again on demand: sparse torch tensors do not travel."""
+        return {name: self.__dict__[name] for name in ("indptr", "indices", "data", "shape")}
+
+
+def multiply(
+    A: LocalCSR,
+    B: torch.Tensor,
+    out: torch.Tensor | None = None,
+    *,
+    accumulate: bool = False,
+    kernel: str | None = None,
+    threads: int = 1,
+) -> torch.Tensor:
+    """Compute ``A @ B``, or add it to what is there.
+
+    Parameters
+    ----------
+    A : LocalCSR, shape (m, n)
+        The sparse operand.
+    B : torch.Tensor, shape (n, k)
+        The dense operand, on A's device, with any strides.
+    out : torch.Tensor, shape (m, k), optional
+        Where the result goes, of the dtype that A and B promote to. What it held before does not
+        matter unless `accumulate`. It may share memory with B. None makes a new tensor.
+    accumulate : bool
+        Add to `out` instead of overwriting it. The Numba kernel adds the products one after
+        another to what `out` holds; the others add their sum.
+    kernel : str, optional
+        One of :func:`available`; None takes :func:`choose`'s.
+    threads : int
+        Threads of the Numba kernel, which share the rows; the result does not depend on it. Torch
+        and MKL go by their own settings.
+
+    Returns
+    -------
+    torch.Tensor, shape (m, k)
+        `out`, or the new tensor.
+
+    Raises
+    ------
+    TypeError
+        If B or out is no tensor, or of a dtype that does not fit.
+    ValueError
+        If shapes or devices do not fit, or the kernel is not available.
+    """
+    dtype = _check_operands(A, B, out)
+    name = choose(A.device, dtype) if kernel is None else kernel
+    if name not in available(A.device, dtype):
+        raise ValueError(
+            f"kernel={name!r} cannot multiply {dtype} on {A.device}: available are "
+            f"{', '.join(available(A.device, dtype))}"
+        )
+    if accumulate and out is None:
+        raise ValueError("accumulate=True adds to out, but out is None: pass the tensor to add to")
+    m, k = A.shape[0], B.shape[1]
+    if out is None:
+        out = torch.empty((m, k), dtype=dtype, device=A.device)
+    if m == 0 or k == 0:
+        return out
+    half = dtype in (torch.float16, torch.bfloat16) and A.device.type == "cpu"
+    compute = torch.float32 if half else dtype
+    source = candidates.with_rows_in_place(B.detach().to(compute))
+    target = out.detach()
+    direct = target.dtype == compute and candidates.can_be_written(target, source)
+    if not direct:
+        target = out.detach().to(compute, copy=True, memory_format=torch.contiguous_format)
+    candidates.KERNELS[name](A.to(dtype=compute), source, target, accumulate, threads)
+    if not direct:
+        out.detach().copy_(target)
+    return out
+
+
+def add_rows(out: torch.Tensor, index: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """Add rows to some of the rows of a tensor, in place: ``out[index] += rows``.
+
+    Parameters
+    ----------
+    out : torch.Tensor, shape (m, k)
+        What is added to.
+    index : torch.Tensor, shape (r,)
+        Rows of `out`, int32 or int64, ascending and each at most once.
+    rows : torch.Tensor, shape (r, k)
+        What is added, of the same dtype.
+
+    Returns
+    -------
+    torch.Tensor
+        `out`.
+    """
+    _check_rows("rows", rows, index, out)
+    if rows.numel() == 0:
+        return out
+    low, high = int(index[0]), int(index[-1])
+    if low < 0 or high >= out.shape[0] or bool((index[1:] <= index[:-1]).any()):
+        raise ValueError(
+            f"index must ascend within 0 .. {out.shape[0] - 1}, each row at most once; it runs "
+            f"from {low} to {high}"
+        )
+    candidates.add_rows(out.detach(), index, rows.detach())
+    return out
+
+
+def gather_rows(
+    B: torch.Tensor, index: torch.Tensor, out: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Copy rows of a tensor side by side: ``out[:] = B[index]``.
+
+    Parameters
+    ----------
+    B : torch.Tensor, shape (n, k)
+        Where rows come from.
+    index : torch.Tensor, shape (r,)
+        Rows of B, int32 or int64, in any order.
+    out : torch.Tensor, shape (r, k), optional
+        Where they go; of B's dtype, not overlapping B.
+
+    Returns
+    -------
+    torch.Tensor, shape (r, k)
+        `out`, or a new tensor.
+    """
+    if out is None:
+        out = torch.empty((index.numel(), *B.shape[1:]), dtype=B.dtype, device=B.device)
+    _check_rows("out", out, index, B)
+    if out.numel() == 0:
+        return out
+    low, high = (int(bound) for bound in torch.aminmax(index))
+    if low < 0 or high >= B.shape[0]:
+        raise ValueError(
+            f"index must lie within 0 .. {B.shape[0] - 1}; it runs from {low} to {high}"
+        )
+    candidates.gather_rows(B.detach(), index, out.detach())
+    return out
+
+
+def _check_structure(
+    indptr: torch.Tensor, indices: torch.Tensor, data: torch.Tensor, shape: tuple[int, int]
+) -> None:
+    m, n = shape
+    if len({indptr.device, indices.device, data.device}) > 1:
+        raise ValueError(
+            f"indptr, indices and data must be on one device, not {indptr.device}, "
+            f"{indices.device} and {data.device}"
+        )
+    if indptr.shape != (m + 1,):
+        raise ValueError(f"indptr must have shape ({m + 1},) for {m} rows, not {(*indptr.shape,)}")
+    if indices.ndim != 1 or indices.shape != data.shape:
+        raise ValueError(
+            f"indices and data must be vectors of one length, not {(*indices.shape,)} and "
+            f"{(*data.shape,)}"
+        )
+    if int(indptr[0]) != 0 or int(indptr[-1]) != len(data) or bool((indptr.diff() < 0).any()):
+        raise ValueError(
+            f"indptr must rise from 0 to the {len(data)} entries; it runs from {int(indptr[0])} "
+            f"to {int(indptr[-1])}, or falls between"
+        )
+    if len(data):
+        low, high = (int(bound) for bound in torch.aminmax(indices))
+        if low < 0 or high >= n:
+            raise ValueError(
+                f"indices must lie within 0 .. {n - 1} for {n} columns; they run from {low} to "
+                f"{high}"
+            )
+
+
+def _check_operands(A: LocalCSR, B: torch.Tensor, out: torch.Tensor | None) -> torch.dtype:
+    """Check what fits what; give the dtype of the result."""
+    for name, tensor in (("B", B), ("out", out)):
+        if tensor is None and name == "out":
+            continue
+        if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.strided:
+            what = tensor.layout if isinstance(tensor, torch.Tensor) else type(tensor).__name__
+            raise TypeError(f"{name} must be a dense torch tensor, not {what}")
+        if tensor.device != A.device:
+            raise ValueError(f"{name} is on {tensor.device}, A on {A.device}: move one of them")
+    if B.ndim != 2 or B.shape[0] != A.shape[1]:
+        raise ValueError(
+            f"B must have shape ({A.shape[1]}, k) for A of shape {A.shape}, not {(*B.shape,)}; a "
+            "vector is passed as (n, 1)"
+        )
+    dtype = torch.promote_types(A.dtype, B.dtype)
+    if dtype not in candidates.DTYPES:
+        raise TypeError(
+            f"A of {A.dtype} and B of {B.dtype} give {dtype}, which no kernel multiplies: convert "
+            f"one to a floating point or complex dtype"
+        )
+    if out is not None and (out.shape != (A.shape[0], B.shape[1]) or out.dtype != dtype):
+        raise (ValueError if out.dtype == dtype else TypeError)(
+            f"out must be {dtype} of shape {(A.shape[0], B.shape[1])}, not {out.dtype} of shape "
+            f"{(*out.shape,)}"
+        )
+    return dtype
+
+
+def _check_rows(name: str, rows: torch.Tensor, index: torch.Tensor, whole: torch.Tensor) -> None:
+    """Check that `rows` can be the rows `index` of `whole`."""
+    if index.ndim != 1 or index.dtype not in (torch.int32, torch.int64):
+        raise TypeError(
+            f"index must be a vector of int32 or int64, not {index.dtype} of shape "
+            f"{(*index.shape,)}"
+        )
+    wanted = (len(index), *whole.shape[1:])
+    if whole.ndim != 2 or rows.shape != wanted:
+        raise ValueError(
+            f"{name} must have shape {wanted} for {len(index)} rows of a matrix of shape "
+            f"{(*whole.shape,)}, not {(*rows.shape,)}"
+        )
+    if rows.dtype != whole.dtype:
+        raise TypeError(f"{name} must be {whole.dtype}, not {rows.dtype}")
+    if not rows.device == index.device == whole.device:
+        raise ValueError(
+            f"all must be on one device: {name} is on {rows.device}, index on {index.device}, the "
+            f"matrix on {whole.device}"
+        )
