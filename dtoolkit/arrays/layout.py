@@ -255,7 +255,7 @@ class Layout:
     @cached_property
     def _order(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Rows sorted by owner, and where each owner's rows begin."""
-        order = np.argsort(self.vector, kind="stable").astype(np.int64, copy=False)
+        order = np.argsort(np.asarray(self.vector), kind="stable").astype(np.int64, copy=False)
         return _frozen(order), np.cumsum(self.sizes) - self.sizes
 
     @cached_property

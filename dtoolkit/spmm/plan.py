@@ -1,0 +1,149 @@
+"""From a matrix to a plan: layouts, strategy, and what moves.
+
+``plan`` is a pure function of its arguments. What it returns, :class:`Plan`, is data and serves
+every product with the same matrix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import gcd
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from dtoolkit.arrays.layout import Layout
+from dtoolkit.data import as_csr
+from dtoolkit.errors import PlanError
+from dtoolkit.spmm import strategies
+from dtoolkit.spmm.assembly import Assembly, Load, PairLists, assemble
+from dtoolkit.spmm.blocks import Structure
+from dtoolkit.spmm.partition import Partition, check_parts, column_layout, row_layout
+from dtoolkit.spmm.planned import Plan
+from dtoolkit.spmm.summary import itemsize
+
+__all__ = ["PACKING_SURCHARGE", "Plan", "plan"]
+
+PACKING_SURCHARGE = 0.15
+"""Extra time of a row that is picked by index, over one that is sent with its whole shard.
+
+An exchange by index gathers rows into a buffer and scatters what comes; an all-gather sends shards
+as they lie. ``strategy="auto"`` holds ``rows * (1 + PACKING_SURCHARGE)`` of the busiest rank
+against the rows of an all-gather.
+"""
+
+
+def plan(
+    A: Any,
+    *,
+    parts: int,
+    strategy: str | strategies.Strategy | Any = "joint",
+    partition: Partition = "block",
+    columns: Partition | None = None,
+    b_dtype: Any = None,
+    c_dtype: Any = None,
+) -> Plan:
+    """Plan C = A B over ``parts`` ranks; no cluster is needed.
+
+    Parameters
+    ----------
+    A : sparse matrix
+        Anything that ``read_matrix`` takes as an object.
+    parts : int
+        Ranks.
+    strategy : str or object
+        ``"joint"`` (SHIRO, arXiv 2512.20178: the least that can move), ``"column"`` (rows of B),
+        ``"row"`` (partial rows of C), ``"oblivious"`` (all of B to all), ``"auto"`` (joint or
+        oblivious, whichever is expected to be faster), or an own one that follows
+        :class:`dtoolkit.spmm.strategies.Strategy`.
+    partition : str, Layout, array of int or callable
+        Layout of A's rows: ``"block"``, ``"cyclic"``, a layout, a part vector, or a function of A
+        (canonical CSR) and ``parts`` that returns one.
+    columns : the same, optional
+        Layout of A's columns; by default that of the rows where A is square, else blocks.
+    b_dtype, c_dtype : dtype, optional
+        Where the rows of B and C differ in width the joint cover is weighted by it.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    PlanError
+        If ``parts``, ``strategy`` or a dtype is not usable.
+    LayoutError
+        If ``partition`` or ``columns`` does not fit.
+    """
+    start = perf_counter()
+    parts = check_parts(parts)
+    auto = isinstance(strategy, str) and strategy == "auto"
+    name, assign = strategies.resolve("joint" if auto else strategy)
+    weights = _weights(b_dtype, c_dtype)
+    A = as_csr(A)
+    rows = row_layout(partition, A, parts)
+    laid = column_layout(columns, A, parts, rows)
+    structure = Structure.of(A)
+    made = assemble(structure, rows, laid, name, assign, weights)
+    name, reason = _choose(made.loads, weights) if auto else (name, "")
+    if name == "oblivious":
+        made = _everything(made, laid)
+    return Plan(
+        shape=structure.shape,
+        nnz=structure.nnz,
+        parts=parts,
+        strategy=name,
+        rows=rows,
+        columns=laid,
+        by_row=made.by_row,
+        b=made.b,
+        c=made.c,
+        matched=made.matched,
+        matching=made.matching,
+        weights=weights,
+        loads=made.loads,
+        digest=structure.digest(),
+        reason=reason,
+        setup_seconds=perf_counter() - start,
+        structure=structure,
+    )
+
+
+def _weights(b_dtype: Any, c_dtype: Any) -> tuple[int, int]:
+    """Widths of the rows of B and C, in lowest terms."""
+    if b_dtype is None and c_dtype is not None:
+        raise PlanError("c_dtype= was given without b_dtype=: the cover is weighted by both")
+    if c_dtype is None:
+        c_dtype = b_dtype
+    if b_dtype is None:
+        return 1, 1
+    b_size, c_size = itemsize(b_dtype, "b_dtype"), itemsize(c_dtype, "c_dtype")
+    common = gcd(b_size, c_size)
+    return b_size // common, c_size // common
+
+
+def _everything(made: Assembly, columns: Layout) -> Assembly:
+    """Let every rank send its whole shard of B to every other, whatever the matrix."""
+    return replace(
+        made,
+        by_row=np.zeros_like(made.by_row),
+        b=PairLists.shards(columns.sizes),
+        c=PairLists.empty(columns.parts),
+        matched=None,
+        matching=None,
+    )
+
+
+def _choose(loads: tuple[Load, ...], weights: tuple[int, int]) -> tuple[str, str]:
+    """Pick all-gather or exchange by index, by what the busiest rank sends and receives."""
+    by_name = {load.strategy: load for load in loads}
+    whole = float(by_name["oblivious"].weighed(weights).max())
+    picked = float(by_name["joint"].weighed(weights).max())
+    name = "oblivious" if whole < picked * (1 + PACKING_SURCHARGE) else "joint"
+    unit = "rows" if weights == (1, 1) else f"row weights ({weights[0]}:{weights[1]}, B:C)"
+    return name, (
+        f"auto chose {'all-gather' if name == 'oblivious' else 'the exchange by index'}: the "
+        f"busiest rank moves {whole:,.0f} {unit} by all-gather, {picked:,.0f} by index, each of "
+        f"the latter reckoned {PACKING_SURCHARGE:.0%} dearer for packing"
+    )

@@ -1,0 +1,97 @@
+"""Plans in words and tables: loads of the strategies side by side, bytes of dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dtoolkit.errors import PlanError
+from dtoolkit.spmm.assembly import Load
+
+if TYPE_CHECKING:
+    from dtoolkit.spmm.planned import Plan
+
+__all__ = ["imbalance", "itemsize", "plan_text", "table"]
+
+
+def table(loads: Sequence[Load]) -> pd.DataFrame:
+    """Put loads side by side, one row a strategy (all planned).
+
+    Returns
+    -------
+    DataFrame
+        Index ``strategy``. Columns: ``volume``, rows sent in all; ``share``, of the oblivious
+        volume; ``largest_sent`` and ``largest_moved``, rows sent, and sent or received, by the
+        busiest rank; ``traffic_imbalance`` and ``work_imbalance``, the busiest rank over the mean
+        (1 is even), in rows moved and in nonzeros multiplied.
+    """
+    whole = next((load.volume for load in loads if load.strategy == "oblivious"), 0)
+    frame = pd.DataFrame(
+        {
+            "strategy": [load.strategy for load in loads],
+            "volume": [load.volume for load in loads],
+            "share": [load.volume / whole if whole else 0.0 for load in loads],
+            "largest_sent": [int((load.b_sent + load.c_sent).max()) for load in loads],
+            "largest_moved": [int(load.moved.max()) for load in loads],
+            "traffic_imbalance": [imbalance(load.moved) for load in loads],
+            "work_imbalance": [imbalance(load.work) for load in loads],
+        }
+    )
+    return frame.set_index("strategy")
+
+
+def imbalance(values: NDArray[np.int64]) -> float:
+    """Largest over mean; 1 where there is nothing."""
+    total = float(values.sum())
+    return float(values.max()) * len(values) / total if total else 1.0
+
+
+def plan_text(plan: Plan) -> str:
+    """Describe a plan for the terminal, without the matrix."""
+    own = plan.own_load
+    others = " · ".join(
+        f"{load.strategy} {load.volume:,}" for load in plan.loads if load.strategy != plan.strategy
+    )
+    proof = "" if plan.matching is None else ", proven least by a matching of that size"
+    if plan.matching is not None and plan.weights != (1, 1):
+        proof = f", proven least at weights {plan.weights[0]}:{plan.weights[1]} (B:C)"
+    lines = [
+        f"Plan: {plan.shape[0]:,} x {plan.shape[1]:,} matrix, {plan.nnz:,} nonzeros, over "
+        f"{plan.parts:,} part{'s' if plan.parts != 1 else ''} ({plan.rows.kind} rows)",
+        f"  strategy  {plan.strategy}: {plan.reason}"
+        if plan.reason
+        else f"  strategy  {plan.strategy}",
+        f"  planned   {plan.volume:,} rows sent a product: {int(own.b_sent.sum()):,} of B and "
+        f"{int(own.c_sent.sum()):,} partial ones of C{proof}",
+        f"  against   {others}",
+        f"  busiest   rank moves {int(own.moved.max()):,} rows ({imbalance(own.moved):.2f} of the "
+        f"mean), multiplies {int(own.work.max()):,} nonzeros ({imbalance(own.work):.2f})",
+        f"  set up    in {plan.setup_seconds:.3g} s (measured)",
+    ]
+    return "\n".join(lines)
+
+
+def itemsize(dtype: Any, name: str = "dtype") -> int:
+    """Bytes of an element of a NumPy or torch dtype, or of one named by text.
+
+    Raises
+    ------
+    PlanError
+        If it is none.
+    """
+    if dtype == "bfloat16":
+        return 2
+    size = getattr(dtype, "itemsize", None)
+    if isinstance(size, int):
+        return size
+    try:
+        size = np.dtype(dtype).itemsize if dtype is not None else 0
+    except TypeError:
+        size = 0
+    if not size:
+        raise PlanError(f"{name}={dtype!r} is not a dtype: give one of NumPy's or torch's")
+    return size
