@@ -1,17 +1,27 @@
 """What the toolkit runs on: readers, generators and built-in sets."""
 
+from dtoolkit.data.block_model import block_model
+from dtoolkit.data.builtin import datasets, digits_graph, stdlib_calls
 from dtoolkit.data.canonical import working_dtype
 from dtoolkit.data.convert import as_csr
+from dtoolkit.data.dataset import Dataset
 from dtoolkit.data.generators import banded, hubs, power_law, rmat, uniform
+from dtoolkit.data.radix_net import radix_net
 from dtoolkit.data.read import read_matrix
 
 __all__ = [
+    "Dataset",
     "as_csr",
     "banded",
+    "block_model",
+    "datasets",
+    "digits_graph",
     "hubs",
     "power_law",
+    "radix_net",
     "read_matrix",
     "rmat",
+    "stdlib_calls",
     "uniform",
     "working_dtype",
 ]

@@ -11,6 +11,7 @@ from scipy import sparse
 from scipy.sparse import csr_array
 
 from dtoolkit.data.canonical import Shape, from_compressed, from_triplets
+from dtoolkit.data.dataset import Dataset
 from dtoolkit.errors import MatrixFormatError
 
 __all__ = ["as_csr"]
@@ -29,7 +30,8 @@ def as_csr(A: Any, *, dtype: DTypeLike | None = None, copy: bool = True) -> csr_
         A SciPy sparse array or matrix of any format; a torch tensor, sparse (COO, CSR, CSC, BSR,
         BSC) or dense, on any device; a NumPy array or nested lists; a networkx graph (rows and
         columns in the order of its nodes, edge attribute ``weight``, 1 where there is none); a
-        Dask array with dense or sparse chunks; a pandas DataFrame, sparse or dense. Never modified.
+        Dask array with dense or sparse chunks; a pandas DataFrame, sparse or dense; a
+        :class:`Dataset`. Never modified.
     dtype : dtype-like, optional
         float32, float64, complex64 or complex128. By default these are kept; bool, (u)int8,
         (u)int16, float16 and bfloat16 become float32 (exactly); larger integers become float64
@@ -53,8 +55,13 @@ def as_csr(A: Any, *, dtype: DTypeLike | None = None, copy: bool = True) -> csr_
         If the object or its dtype is not one of those above, or ``dtype`` would drop imaginary
         parts.
     """
+    if isinstance(A, Dataset):
+        A = A.matrix
     result = _convert(A, dtype)
-    return result.copy() if copy and _shares(result, A) else result
+    if copy and _may_share(A):
+        result = result.copy()
+        result.has_canonical_format = True
+    return result
 
 
 def _convert(A: Any, dtype: DTypeLike | None) -> csr_array:
@@ -85,13 +92,11 @@ def _is(A: Any, module: str, name: str) -> bool:
     return loaded is not None and isinstance(A, getattr(loaded, name, ()))
 
 
-def _shares(result: csr_array, A: Any) -> bool:
-    """Tell whether the result may be a view of the caller's buffers (dense ones never are)."""
-    if not sparse.issparse(A) and not _is(A, "torch", "Tensor"):
-        return False
-    # Only the compressed row formats are passed through without being rebuilt.
-    kind = A.format if sparse.issparse(A) else str(A.layout)
-    return kind in ("csr", "torch.sparse_csr")
+def _may_share(A: Any) -> bool:
+    """Tell whether a result may be a view of A: only CSR passes without being rebuilt."""
+    return (sparse.issparse(A) and A.format == "csr") or (
+        _is(A, "torch", "Tensor") and str(A.layout) == "torch.sparse_csr"
+    )
 
 
 def _from_scipy(A: Any, what: str, dtype: DTypeLike | None) -> csr_array:

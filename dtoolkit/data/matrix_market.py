@@ -9,6 +9,7 @@ lines anywhere, words in any case, ``inf`` and ``nan`` as values in every field,
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isqrt
 from pathlib import Path
 
 import numpy as np
@@ -181,6 +182,7 @@ def _quick(piece: Piece, header: _Header, left: int) -> list[NDArray] | None:
         if header.field == "unsigned-integer" and (finite < 0).any():
             return None
     if header.array:
+        # Which values of a hermitian array are on the diagonal, the line parser knows.
         return None if header.symmetry == "hermitian" else table
     rows, columns = table[0] - 1, table[1] - 1
     good = (rows >= 0) & (rows < header.rows) & (columns >= 0) & (columns < header.columns)
@@ -206,7 +208,8 @@ def _line_by_line(piece: Piece, header: _Header, left: int, text: TextFile) -> l
         elif len(tokens) != width:
             fault = f"{shown(line)} has {len(tokens)} numbers: want {width}"
         else:
-            position, fault = _position(tokens[: header.integers], header)
+            place = header.entries - left + len(entries)
+            position, fault = _position(tokens[: header.integers], place, header)
             values = tuple(parse_real(token) for token in tokens[header.integers :])
             fault = fault or _value_fault(tokens[header.integers :], values, position, header)
         if fault:
@@ -218,10 +221,12 @@ def _line_by_line(piece: Piece, header: _Header, left: int, text: TextFile) -> l
     return [*data] if header.array else [*index, *data]
 
 
-def _position(tokens: list[bytes], header: _Header) -> tuple[tuple[int, int], str | None]:
-    """Row and column from 0 of an entry, and what is wrong with them."""
+def _position(
+    tokens: list[bytes], place: int, header: _Header
+) -> tuple[tuple[int, int], str | None]:
+    """Row and column from 0 of the entry at a place in the file, and what is wrong with them."""
     if header.array:
-        return (-1, -1), None
+        return _array_position(place, header), None
     found = []
     for token, name, bound in zip(
         tokens, ("row", "column"), (header.rows, header.columns), strict=True
@@ -258,15 +263,23 @@ def _value_fault(
             return f"value {shown(token)} is not whole, but the banner says {header.field}"
         if header.field == "unsigned-integer" and -np.inf < value < 0:
             return f"value {shown(token)} is negative, but the banner says {header.field}"
-    if header.symmetry == "hermitian" and not header.array and position[0] == position[1]:
-        return _diagonal_fault(values[1])
+    if header.symmetry == "hermitian" and position[0] == position[1] and values[1] != 0:
+        return f"imaginary part {values[1]} on the diagonal of a hermitian matrix"
     return None
 
 
-def _diagonal_fault(imaginary: float | None) -> str | None:
-    if imaginary == 0:
-        return None
-    return f"imaginary part {imaginary} on the diagonal of a hermitian matrix"
+def _array_position(place: int, header: _Header) -> tuple[int, int]:
+    """Row and column of the value at a place: columns one after the other, from the diagonal."""
+    n = header.rows
+    if header.symmetry == "general":
+        return place % n, place // n
+    if header.symmetry == "skew-symmetric":
+        n -= 1
+    # Columns 0 to j - 1 hold j * n - j * (j - 1) / 2 values.
+    column = (2 * n + 1 - isqrt((2 * n + 1) ** 2 - 8 * place)) // 2
+    column -= column * n - column * (column - 1) // 2 > place
+    row = place - (column * n - column * (column - 1) // 2) + column
+    return row + (header.symmetry == "skew-symmetric"), column
 
 
 def _triplets(table: list[NDArray]) -> tuple[NDArray, NDArray, NDArray]:
