@@ -19,6 +19,7 @@ All of them follow the same rules:
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -105,19 +106,28 @@ class LocalCSR:
         arrays = (data.cpu().numpy(), self.indices.cpu().numpy(), self.indptr.cpu().numpy())
         return sp.csr_array(arrays, shape=self.shape)
 
+    def with_data(self, data: torch.Tensor) -> LocalCSR:
+        """Give a matrix of the same structure with other values; the structure is shared."""
+        if data.shape != self.data.shape or data.device != self.device:
+            raise ValueError(
+                f"data must have shape {(*self.data.shape,)} on {self.device}, not "
+                f"{(*data.shape,)} on {data.device}"
+            )
+        other = object.__new__(LocalCSR)  # the structure was checked when it was made
+        values = data.detach().resolve_conj().resolve_neg().contiguous()
+        other.__dict__.update(self.__getstate__(), data=values)
+        return other
+
     def to(
         self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
     ) -> LocalCSR:
-        """Move to a device, change the dtype of the values, or both."""
+        """Move to a device, change the dtype of the values, or both; itself if nothing changes."""
         device = self.device if device is None else torch.device(device)
-        if device == self.device and dtype in (None, self.dtype):
-            return self
-        return LocalCSR(
-            self.indptr.to(device),
-            self.indices.to(device),
-            self.data.to(device, self.dtype if dtype is None else dtype),
-            self.shape,
-        )
+        dtype = self.dtype if dtype is None else dtype
+        if device == self.device:
+            return self if dtype == self.dtype else self.with_data(self.data.to(dtype))
+        moved = (self.indptr.to(device), self.indices.to(device), self.data.to(device, dtype))
+        return LocalCSR(*moved, self.shape)
 
     @property
     def nnz(self) -> int:
@@ -135,15 +145,18 @@ class LocalCSR:
         return self.data.device
 
     @cached_property
+    def as_scipy(self) -> sp.csr_array:
+        """What :meth:`to_scipy` gives; made once."""
+        return self.to_scipy()
+
+    @cached_property
     def as_torch(self) -> torch.Tensor:
         """The same matrix as a ``torch.sparse_csr`` tensor, sharing the values; made once."""
-        return torch.sparse_csr_tensor(
-            self.indptr.to(self.indices.dtype) if self.nnz < 2**31 else self.indptr,
-            self.indices if self.nnz < 2**31 else self.indices.to(torch.int64),
-            self.data,
-            self.shape,
-            check_invariants=False,
-        )
+        width = self.indices.dtype if self.nnz < 2**31 else torch.int64
+        arrays = (self.indptr.to(width), self.indices.to(width), self.data)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+            return torch.sparse_csr_tensor(*arrays, self.shape, check_invariants=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what is made again on demand: sparse torch tensors do not travel."""
@@ -202,7 +215,7 @@ def multiply(
         raise ValueError("accumulate=True adds to out, but out is None: pass the tensor to add to")
     m, k = A.shape[0], B.shape[1]
     if out is None:
-        out = torch.empty((m, k), dtype=dtype, device=A.device)
+        out = candidates.empty_rows(m, k, dtype=dtype, device=A.device)
     if m == 0 or k == 0:
         return out
     half = dtype in (torch.float16, torch.bfloat16) and A.device.type == "cpu"
