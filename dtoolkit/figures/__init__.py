@@ -1,0 +1,22 @@
+"""What people see: Plotly figures and HTML cards of plans, traces, layouts, clusters and arrays.
+
+Figures are pure functions: what is shown is in the arguments, and nothing is kept. Figures and
+cards say what is planned and what is measured, work without a network, and read in light and dark.
+"""
+
+from dtoolkit.figures.cards import array_card, cluster_card, layout_card, plan_card, trace_card
+from dtoolkit.figures.pattern import pattern
+from dtoolkit.figures.timeline import timeline
+from dtoolkit.figures.traffic import compare, traffic
+
+__all__ = [
+    "array_card",
+    "cluster_card",
+    "compare",
+    "layout_card",
+    "pattern",
+    "plan_card",
+    "timeline",
+    "trace_card",
+    "traffic",
+]

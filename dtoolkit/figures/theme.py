@@ -1,0 +1,211 @@
+"""Colours, layout defaults, and numbers with their units, shared by all figures and cards.
+
+Categories are drawn in Okabe and Ito's palette (M. Okabe and K. Ito, "Color Universal Design",
+2008), without its black and its yellow, one of which vanishes on every background. Amounts are
+drawn in Cividis (J. R. Nunez et al., PLOS ONE 13(7), 2018), which reads alike with and without
+colour blindness. Backgrounds are transparent, and the ink is by default a grey that stands out from
+white and from black.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+
+__all__ = [
+    "CATEGORIES",
+    "CIVIDIS",
+    "FATE_COLOURS",
+    "Mode",
+    "base_layout",
+    "bytes_text",
+    "category_colours",
+    "cividis",
+    "count_text",
+    "ink_on",
+    "plural",
+    "seconds_text",
+    "title",
+]
+
+Mode = Literal["auto", "light", "dark"]
+
+CATEGORIES = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#999999")
+
+CIVIDIS = (
+    "#00224e", "#123570", "#3b496c", "#575d6d", "#707173",
+    "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838",
+)  # fmt: skip
+
+# What happens to a nonzero in a plan, in the same colour in every figure.
+FATE_COLOURS = {"local": "#999999", "by column": "#0072B2", "by row": "#E69F00"}
+
+_INK = {"auto": "#767676", "light": "#24292f", "dark": "#e6e6e6"}
+_GRID = "rgba(128,128,128,0.25)"
+_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif"
+
+
+def base_layout(*, mode: Mode = "auto", **layout: Any) -> dict[str, Any]:
+    """Return the layout that all figures share, with what is particular to one put over it.
+
+    Parameters
+    ----------
+    mode : {"auto", "light", "dark"}
+        Ink for any background, for a light, or for a dark one; the background itself is always
+        transparent.
+    **layout
+        Further entries of a Plotly layout; ``xaxis`` and ``yaxis`` are merged with the shared ones.
+
+    Returns
+    -------
+    dict
+        For ``plotly.graph_objects.Figure(layout=...)``.
+
+    Raises
+    ------
+    ValueError
+        For an unknown mode.
+    """
+    if mode not in _INK:
+        raise ValueError(f"mode must be one of {', '.join(_INK)}, got {mode!r}")
+    axis: dict[str, Any] = {
+        "gridcolor": _GRID,
+        "linecolor": _GRID,
+        "zeroline": False,
+        "automargin": True,
+        "ticks": "outside",
+        "tickcolor": _GRID,
+        "title": {"standoff": 8},
+    }
+    shared: dict[str, Any] = {
+        "template": "none",
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"family": _FONT, "size": 13, "color": _INK[mode]},
+        "colorway": list(CATEGORIES),
+        "margin": {"l": 64, "r": 24, "t": 88, "b": 56},
+        "hoverlabel": {"font": {"family": _FONT, "size": 13}},
+        "modebar": {
+            "remove": ["sendChartToCloud"],
+            "bgcolor": "rgba(0,0,0,0)",
+            "color": _INK[mode],
+            "activecolor": CATEGORIES[0],
+        },
+        "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom", "xanchor": "left"},
+    }
+    for name in ("xaxis", "yaxis"):
+        own = layout.pop(name, {})
+        shared[name] = {**axis, **own, "title": {**axis["title"], **own.get("title", {})}}
+    return {**shared, **layout}
+
+
+def title(text: str, subtitle: str = "") -> dict[str, Any]:
+    """Return a Plotly title at the left edge, with a smaller second line."""
+    return {
+        "text": text,
+        "x": 0,
+        "xref": "paper",
+        "xanchor": "left",
+        "y": 0.96,
+        "yanchor": "top",
+        "font": {"size": 17},
+        "subtitle": {"text": subtitle, "font": {"size": 12.5}},
+    }
+
+
+def category_colours(names: list[str]) -> dict[str, str]:
+    """Give each name a colour: always the same ones for the same names, in sorted order."""
+    ordered = sorted(set(names))
+    return {name: CATEGORIES[i % len(CATEGORIES)] for i, name in enumerate(ordered)}
+
+
+def cividis(share: float) -> str:
+    """Return the colour of a share between 0 and 1, as ``#rrggbb``."""
+    position = min(max(share, 0.0), 1.0) * (len(CIVIDIS) - 1)
+    low = min(int(position), len(CIVIDIS) - 2)
+    a, b = (np.array(_rgb(CIVIDIS[i]), dtype=float) for i in (low, low + 1))
+    r, g, b = (round(c) for c in a + (b - a) * (position - low))
+    return f"#{r:02x}{g:02x}{b:02x}"
+
+
+def ink_on(colour: str) -> str:
+    """Return black or white, whichever reads better on a ``#rrggbb`` colour."""
+    r, g, b = (c / 255 for c in _rgb(colour))
+    luminance = 0.2126 * r**2.2 + 0.7152 * g**2.2 + 0.0722 * b**2.2
+    return "#000000" if luminance > 0.18 else "#ffffff"
+
+
+def count_text(count: float, unit: str = "") -> str:
+    """Write a count: whole up to 99,999, and then with three digits and k, M, G, T.
+
+    Examples
+    --------
+    >>> count_text(12345, "rows"), count_text(1_234_567)
+    ('12,345 rows', '1.23 M')
+    """
+    text = f"{count:,.0f}" if abs(count) < 99_999.5 else _scaled(count, ("", "k", "M", "G", "T"))
+    return f"{text} {unit}".strip()
+
+
+def bytes_text(count: float) -> str:
+    """Write a number of bytes in decimal units (1 kB = 1,000 bytes), with three digits.
+
+    Examples
+    --------
+    >>> bytes_text(999), bytes_text(65_536)
+    ('999 B', '65.5 kB')
+    """
+    if abs(count) < 999.5:
+        return f"{count:,.0f} B"
+    return _scaled(count, ("B", "kB", "MB", "GB", "TB", "PB", "EB"))
+
+
+def seconds_text(seconds: float) -> str:
+    """Write a time in ns, µs, ms, s, min or h, with three digits.
+
+    Examples
+    --------
+    >>> seconds_text(0.0123), seconds_text(90)
+    ('12.3 ms', '1.5 min')
+    """
+    size = abs(seconds)
+    if not math.isfinite(size):
+        return str(seconds)
+    if size == 0:
+        return "0 s"
+    for limit, scale, unit in (
+        (999.5e-9, 1e9, "ns"),
+        (999.5e-6, 1e6, "µs"),
+        (999.5e-3, 1e3, "ms"),
+        (60, 1, "s"),
+        (3600, 1 / 60, "min"),
+    ):
+        if size < limit:
+            return f"{_three(seconds * scale)} {unit}"
+    return f"{_three(seconds / 3600)} h"
+
+
+def plural(count: int, noun: str, many: str = "") -> str:
+    """Write a count with its noun: ``1 row``, ``2 rows``."""
+    return count_text(count, noun if count == 1 else many or noun + "s")
+
+
+def _scaled(value: float, units: tuple[str, ...]) -> str:
+    power = 0
+    while abs(value) >= 999.5 and power < len(units) - 1:
+        value /= 1000
+        power += 1
+    return f"{_three(value)} {units[power]}"
+
+
+def _three(value: float) -> str:
+    """Write three significant digits without an exponent and without trailing zeros."""
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def _rgb(colour: str) -> tuple[int, int, int]:
+    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)

@@ -1,0 +1,145 @@
+"""Who was doing what, when: the events of a trace, one lane a rank."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from dtoolkit.figures.theme import (
+    Mode,
+    base_layout,
+    bytes_text,
+    category_colours,
+    plural,
+    seconds_text,
+    title,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dtoolkit.comm.trace import Trace
+
+__all__ = ["timeline"]
+
+MARKED_EVENTS = 2_000  # up to here each event has end marks, so that the shortest can be seen
+MAX_LANE_NAMES = 32
+
+
+def timeline(trace: Trace, *, mode: Mode = "auto") -> go.Figure:
+    """Draw the events of a trace over time, one lane a rank.
+
+    Parameters
+    ----------
+    trace : Trace
+    mode : {"auto", "light", "dark"}
+        Ink, as in :func:`dtoolkit.figures.theme.base_layout`.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        Milliseconds from the first event on x, ranks on y, downwards. One trace an operation, drawn
+        as thick lines with gaps: 20,000 events are no burden, as bars they would be. Times are
+        measured; the subtitle says how far the clocks of two ranks may be apart.
+    """
+    frame = trace.frame()
+    ranks = max(trace.ranks, int(frame["rank"].max()) + 1 if len(frame) else 0)
+    origin = float(frame["start"].min()) if len(frame) else 0.0
+    colours = category_colours(frame["operation"].tolist())
+    lane = _lane_width(ranks)
+    marked = len(frame) <= MARKED_EVENTS
+    data = [
+        _operation(name, events, origin, colours[str(name)], lane, marked)
+        for name, events in frame.groupby("operation", sort=True)
+    ]
+    span = float(frame["end"].max()) - origin if len(frame) else 0.0
+    total = int(frame["bytes_sent"].sum())
+    text = f"Measured timeline: {plural(len(frame), 'event')} in {seconds_text(span)}"
+    error = f"clocks of the ranks agree within ±{seconds_text(trace.clock_error)}"
+    return go.Figure(
+        data=data,
+        layout=base_layout(
+            mode=mode,
+            title=title(text, f"{bytes_text(total)} sent; {error}"),
+            xaxis={"title": {"text": "time from the first event (ms)"}, "rangemode": "tozero"},
+            yaxis={
+                "title": {"text": "rank (number)"},
+                "range": [max(ranks, 1) - 0.5, -0.5],
+                "showgrid": False,
+                **({"dtick": 1} if ranks <= MAX_LANE_NAMES else {"nticks": 16}),
+            },
+            annotations=[] if len(frame) else [_nothing()],
+            hovermode="closest",
+            showlegend=True,
+            width=900,
+            height=_height(ranks),
+            margin={"l": 64, "r": 24, "t": 110, "b": 56},
+        ),
+    )
+
+
+def _operation(
+    name: Any, events: pd.DataFrame, origin: float, colour: str, lane: float, marked: bool
+) -> go.Scatter:
+    """Draw all events of one operation as one line with gaps."""
+    count = len(events)
+    x = np.full((count, 3), np.nan)
+    x[:, 0] = (events["start"] - origin) * 1e3
+    x[:, 1] = (events["end"] - origin) * 1e3
+    y = np.repeat(events["rank"].to_numpy(dtype=np.int32), 3)
+    numbers = np.stack(
+        [events[c].to_numpy() for c in ("bytes_sent", "bytes_received", "seconds", "launch")],
+        axis=1,
+    ).astype(np.float32)
+    numbers[:, 2] *= 1e3
+    phases = [f"<br>phase {phase}" if phase else "" for phase in events["phase"].map(_plain)]
+    return go.Scatter(
+        x=x.ravel(),
+        y=y,
+        mode="lines+markers" if marked else "lines",
+        connectgaps=False,
+        name=_plain(str(name)),
+        line={"color": colour, "width": lane, "simplify": False},
+        marker={
+            "symbol": "line-ns-open",
+            "size": lane,
+            "color": colour,
+            "line": {"width": 1.5, "color": colour},
+        },
+        customdata=np.repeat(numbers, 3, axis=0),
+        text=[phase for phase in phases for _ in range(3)] if any(phases) else None,
+        hovertemplate=(
+            f"<b>{_plain(str(name))}</b>, rank %{{y}}, launch %{{customdata[3]:d}}%{{text}}"
+            "<br>%{customdata[2]:.4~g} ms; at %{x:.6~g} ms"
+            "<br>sent %{customdata[0]:.3~s}B, received %{customdata[1]:.3~s}B<extra></extra>"
+        ).replace("%{text}", "%{text}" if any(phases) else ""),
+    )
+
+
+def _plain(text: str) -> str:
+    """Escape what Plotly would take for markup or for a field of a template."""
+    for sign, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("%{", "%&#123;")):
+        text = text.replace(sign, entity)
+    return text
+
+
+def _lane_width(ranks: int) -> float:
+    return float(np.clip(0.7 * (_height(ranks) - 166) / max(ranks, 1), 1.0, 22.0))
+
+
+def _height(ranks: int) -> int:
+    return int(np.clip(166 + 34 * max(ranks, 2), 260, 760))
+
+
+def _nothing() -> dict[str, Any]:
+    return {
+        "text": "no events: nothing was recorded yet",
+        "x": 0.5,
+        "y": 0.5,
+        "xref": "paper",
+        "yref": "paper",
+        "showarrow": False,
+        "font": {"size": 15},
+    }
