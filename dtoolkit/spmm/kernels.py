@@ -2,7 +2,8 @@
 
 :func:`multiply` is the whole interface to the arithmetic of a distributed product; what a rank
 sends and receives is packed by :func:`gather_rows` and added by :func:`add_rows`. Which of the
-candidates computes is data (:func:`choose`), measured by ``dtoolkit.spmm.kernels_choice``.
+candidates computes is data (:func:`choose`), which
+:func:`calibrate` measures again.
 
 All of them follow the same rules:
 
@@ -19,148 +20,21 @@ All of them follow the same rules:
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
-
-import numpy as np
-import scipy.sparse as sp
 import torch
 
 from dtoolkit.spmm import kernels_candidates as candidates
-from dtoolkit.spmm.kernels_choice import available, choose
+from dtoolkit.spmm.kernels_choice import available, calibrate, choose
+from dtoolkit.spmm.kernels_csr import LocalCSR
 
 __all__ = [
     "LocalCSR",
     "add_rows",
     "available",
+    "calibrate",
     "choose",
     "gather_rows",
     "multiply",
 ]
-
-
-@dataclass(frozen=True, eq=False)
-class LocalCSR:
-    """A rank's piece of a sparse matrix, in compressed sparse rows.
-
-    Parameters
-    ----------
-    indptr : torch.Tensor, shape (m + 1,)
-        Where each row starts; any integer dtype, held as int64.
-    indices : torch.Tensor, shape (nnz,)
-        Columns, in any order within a row; int32 and int64 are held as they are.
-    data : torch.Tensor, shape (nnz,)
-        Values; duplicates count as their sum.
-    shape : tuple of int
-        (m, n).
-
-    Raises
-    ------
-    ValueError
-        If the three arrays do not describe a matrix of this shape. Nothing later checks indices:
-        the arrays must not be changed afterwards, except the values in `data`.
-    """
-
-    indptr: torch.Tensor
-    indices: torch.Tensor
-    data: torch.Tensor
-    shape: tuple[int, int]
-
-    def __post_init__(self) -> None:
-        indptr = torch.as_tensor(self.indptr).detach().to(torch.int64).contiguous()
-        indices = torch.as_tensor(self.indices).detach().contiguous()
-        if indices.dtype not in (torch.int32, torch.int64):
-            indices = indices.to(torch.int64)
-        data = torch.as_tensor(self.data).detach().resolve_conj().resolve_neg().contiguous()
-        shape = (int(self.shape[0]), int(self.shape[1]))
-        _check_structure(indptr, indices, data, shape)
-        for name, value in zip(
-            ("indptr", "indices", "data", "shape"), (indptr, indices, data, shape), strict=True
-        ):
-            object.__setattr__(self, name, value)
-
-    @classmethod
-    def from_scipy(
-        cls,
-        A: sp.sparray | sp.spmatrix,
-        *,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str = "cpu",
-    ) -> LocalCSR:
-        """Take a SciPy matrix; its arrays are shared where neither dtype nor device changes."""
-        A = A.tocsr()
-        narrow = A.indices.astype(np.int32, copy=False) if A.shape[1] < 2**31 else A.indices
-        data = torch.from_numpy(A.data)
-        return cls(
-            torch.from_numpy(A.indptr).to(device),
-            torch.from_numpy(narrow).to(device),
-            data.to(device, data.dtype if dtype is None else dtype),
-            A.shape,
-        )
-
-    def to_scipy(self) -> sp.csr_array:
-        """Give a SciPy array that shares memory on a CPU (bfloat16 becomes float32)."""
-        data = self.data.float() if self.data.dtype == torch.bfloat16 else self.data
-        arrays = (data.cpu().numpy(), self.indices.cpu().numpy(), self.indptr.cpu().numpy())
-        return sp.csr_array(arrays, shape=self.shape)
-
-    def with_data(self, data: torch.Tensor) -> LocalCSR:
-        """Give a matrix of the same structure with other values; the structure is shared."""
-        if data.shape != self.data.shape or data.device != self.device:
-            raise ValueError(
-                f"data must have shape {(*self.data.shape,)} on {self.device}, not "
-                f"{(*data.shape,)} on {data.device}"
-            )
-        other = object.__new__(LocalCSR)  # the structure was checked when it was made
-        values = data.detach().resolve_conj().resolve_neg().contiguous()
-        other.__dict__.update(self.__getstate__(), data=values)
-        return other
-
-    def to(
-        self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
-    ) -> LocalCSR:
-        """Move to a device, change the dtype of the values, or both; itself if nothing changes."""
-        device = self.device if device is None else torch.device(device)
-        dtype = self.dtype if dtype is None else dtype
-        if device == self.device:
-            return self if dtype == self.dtype else self.with_data(self.data.to(dtype))
-        moved = (self.indptr.to(device), self.indices.to(device), self.data.to(device, dtype))
-        return LocalCSR(*moved, self.shape)
-
-    @property
-    def nnz(self) -> int:
-        """Number of stored entries."""
-        return self.data.numel()
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Dtype of the values."""
-        return self.data.dtype
-
-    @property
-    def device(self) -> torch.device:
-        """Where the arrays are."""
-        return self.data.device
-
-    @cached_property
-    def as_scipy(self) -> sp.csr_array:
-        """What :meth:`to_scipy` gives; made once."""
-        return self.to_scipy()
-
-    @cached_property
-    def as_torch(self) -> torch.Tensor:
-        """The same matrix as a ``torch.sparse_csr`` tensor, sharing the values; made once."""
-        width = self.indices.dtype if self.nnz < 2**31 else torch.int64
-        arrays = (self.indptr.to(width), self.indices.to(width), self.data)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
-            return torch.sparse_csr_tensor(*arrays, self.shape, check_invariants=False)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out what is made again on demand: sparse torch tensors do not travel."""
-        return {name: self.__dict__[name] for name in ("indptr", "indices", "data", "shape")}
 
 
 def multiply(
@@ -292,36 +166,6 @@ def gather_rows(
         )
     candidates.gather_rows(B.detach(), index, out.detach())
     return out
-
-
-def _check_structure(
-    indptr: torch.Tensor, indices: torch.Tensor, data: torch.Tensor, shape: tuple[int, int]
-) -> None:
-    m, n = shape
-    if len({indptr.device, indices.device, data.device}) > 1:
-        raise ValueError(
-            f"indptr, indices and data must be on one device, not {indptr.device}, "
-            f"{indices.device} and {data.device}"
-        )
-    if indptr.shape != (m + 1,):
-        raise ValueError(f"indptr must have shape ({m + 1},) for {m} rows, not {(*indptr.shape,)}")
-    if indices.ndim != 1 or indices.shape != data.shape:
-        raise ValueError(
-            f"indices and data must be vectors of one length, not {(*indices.shape,)} and "
-            f"{(*data.shape,)}"
-        )
-    if int(indptr[0]) != 0 or int(indptr[-1]) != len(data) or bool((indptr.diff() < 0).any()):
-        raise ValueError(
-            f"indptr must rise from 0 to the {len(data)} entries; it runs from {int(indptr[0])} "
-            f"to {int(indptr[-1])}, or falls between"
-        )
-    if len(data):
-        low, high = (int(bound) for bound in torch.aminmax(indices))
-        if low < 0 or high >= n:
-            raise ValueError(
-                f"indices must lie within 0 .. {n - 1} for {n} columns; they run from {low} to "
-                f"{high}"
-            )
 
 
 def _check_operands(A: LocalCSR, B: torch.Tensor, out: torch.Tensor | None) -> torch.dtype:

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 if TYPE_CHECKING:
-    from dtoolkit.spmm.kernels import LocalCSR
+    from dtoolkit.spmm.kernels_csr import LocalCSR
 
 __all__ = [
     "DTYPES",
