@@ -40,17 +40,6 @@ class PairLists:
         return cls(parts, np.zeros(parts * parts + 1, np.int64), np.empty(0, np.int64))
 
     @classmethod
-    def of(cls, parts: int, pieces: list[tuple[NDArray[np.int64], NDArray[np.int64]]]) -> PairLists:
-        """Group rows by pair, in the order in which they come, from pieces (pairs, rows)."""
-        pair, index = (
-            np.concatenate([np.empty(0, np.int64), *(piece[side] for piece in pieces)])
-            for side in (0, 1)
-        )
-        ptr = np.zeros(parts * parts + 1, dtype=np.int64)
-        np.cumsum(np.bincount(pair, minlength=parts * parts), out=ptr[1:])
-        return cls(parts, ptr, index[np.argsort(pair, kind="stable")])
-
-    @classmethod
     def shards(cls, sizes: NDArray[np.int64]) -> PairLists:
         """Each rank's whole shard to every other rank."""
         parts = len(sizes)
@@ -132,7 +121,7 @@ class Assembly:
     by_row : bool array of shape (nnz,)
     b, c : PairLists
         Rows of B, and partial rows of C.
-    matched : int64 array or None
+    matched : int array or None
         Positions in the canonical CSR of the nonzeros of the maximum matching, ascending.
     matching : int64 array of shape (parts, parts) or None
         Units matched by block, [target, source].
@@ -143,7 +132,7 @@ class Assembly:
     by_row: NDArray[np.bool_]
     b: PairLists
     c: PairLists
-    matched: NDArray[np.int64] | None
+    matched: NDArray[Any] | None
     matching: NDArray[np.int64] | None
     loads: tuple[Load, ...]
 
@@ -184,7 +173,7 @@ def assemble_by(
 ) -> Assembly:
     """List what moves by ``decide(positions in the canonical CSR, blocks)``."""
     by_row = np.zeros(A.nnz, dtype=bool)
-    tally = _Tally(rows.parts)
+    tally = _Tally(A, rows.parts)
     for positions, blocks in walk(A, rows, columns, weights):
         assignment = decide(positions, blocks)
         by_row[positions] = assignment.by_row
@@ -192,7 +181,7 @@ def assemble_by(
     at_target = np.bincount(
         rows.owner(np.arange(A.shape[0])), weights=np.diff(A.indptr), minlength=rows.parts
     ).astype(np.int64)
-    b, c = tally.lists()
+    b, c = tally.b.lists(), tally.c.lists()
     loads = {"oblivious": oblivious_load(columns, at_target)}
     for load in (tally.own_load(strategy, b, c, at_target), *tally.simple_loads(at_target)):
         loads.setdefault(load.strategy, load)
@@ -208,14 +197,41 @@ def oblivious_load(columns: Layout, work: NDArray[np.int64]) -> Load:
     return Load("oblivious", sent, received, none, none, work)
 
 
+class _Rows:
+    """Collects rows by pair from groups that share no pair, in little memory."""
+
+    def __init__(self, parts: int, n: int) -> None:
+        self.parts = parts
+        self.dtype = np.int32 if n < 2**31 else np.int64
+        self.groups: list[tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]]] = []
+
+    def add(self, pair: NDArray[np.int64], index: NDArray[np.int64]) -> None:
+        order = np.argsort(pair, kind="stable")
+        pairs, counts = np.unique(pair, return_counts=True)
+        self.groups.append((index[order].astype(self.dtype), pairs, counts))
+
+    def lists(self) -> PairLists:
+        """Put every group's rows where their pairs begin; what was collected is used up."""
+        ptr = np.zeros(self.parts * self.parts + 1, dtype=np.int64)
+        for _, pairs, counts in self.groups:
+            ptr[pairs + 1] = counts
+        np.cumsum(ptr, out=ptr)
+        index = np.empty(ptr[-1], dtype=np.int64)
+        while self.groups:
+            rows, pairs, counts = self.groups.pop()
+            index[spread(ptr[pairs], counts)] = rows
+        return PairLists(self.parts, ptr, index)
+
+
 class _Tally:
     """Collects, group by group, what moves and what the simple strategies would move."""
 
-    def __init__(self, parts: int) -> None:
+    def __init__(self, A: Structure, parts: int) -> None:
         self.parts = parts
-        self.b: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
-        self.c: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
-        self.matched: list[NDArray[np.int64]] = []
+        self.b = _Rows(parts, A.shape[1])
+        self.c = _Rows(parts, A.shape[0])
+        self.position = np.int32 if A.nnz < 2**31 else np.int64
+        self.matched: list[NDArray[Any]] = []
         self.matching = np.zeros(parts * parts, dtype=np.int64)
         self.proven = True
         # By rank, [as source, as target]: all column vertices, all row vertices, all off-diagonal
@@ -226,10 +242,10 @@ class _Tally:
         by_row, parts = assignment.by_row, self.parts
         moving = np.zeros(len(blocks.column_of), dtype=bool)
         moving[blocks.column_vertex[~by_row]] = True
-        self.b.append((blocks.column_pair[moving], blocks.column_of[moving]))
+        self.b.add(blocks.column_pair[moving], blocks.column_of[moving])
         moving = np.zeros(len(blocks.row_of), dtype=bool)
         moving[blocks.row_vertex[by_row]] = True
-        self.c.append((blocks.row_pair[moving], blocks.row_of[moving]))
+        self.c.add(blocks.row_pair[moving], blocks.row_of[moving])
 
         self.columns += _ends(blocks.column_pair // parts, blocks.column_pair % parts, parts)
         self.rows += _ends(blocks.row_pair // parts, blocks.row_pair % parts, parts)
@@ -238,18 +254,16 @@ class _Tally:
         if assignment.matched is None:
             self.proven = False
             return
-        self.matched.append(positions[assignment.matched])
+        self.matched.append(positions[assignment.matched].astype(self.position))
         target = blocks.target[assignment.matched].astype(np.int64)
         block = target * parts + blocks.source[assignment.matched]
         self.matching += np.bincount(block, minlength=parts * parts)
 
-    def lists(self) -> tuple[PairLists, PairLists]:
-        return PairLists.of(self.parts, self.b), PairLists.of(self.parts, self.c)
-
-    def certificate(self) -> tuple[NDArray[np.int64] | None, NDArray[np.int64] | None]:
+    def certificate(self) -> tuple[NDArray[Any] | None, NDArray[np.int64] | None]:
         if not self.proven:
             return None, None
-        matched = np.sort(np.concatenate([np.empty(0, np.int64), *self.matched]))
+        matched = np.concatenate([np.empty(0, self.position), *self.matched])
+        matched.sort()
         return matched, self.matching.reshape(self.parts, self.parts)
 
     def simple_loads(self, at_target: NDArray[np.int64]) -> tuple[Load, Load]:

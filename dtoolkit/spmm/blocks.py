@@ -21,7 +21,7 @@ from dtoolkit.arrays.layout import Layout
 __all__ = ["Blocks", "Structure", "spread", "walk"]
 
 # Nonzeros of a group: enough that NumPy's overhead vanishes, few enough to fit in some 100 MB.
-GROUP_NONZEROS = 2**21
+GROUP_NONZEROS = 2**19
 
 
 @dataclass(frozen=True, eq=False)

@@ -81,7 +81,7 @@ def plan(
     auto = isinstance(strategy, str) and strategy == "auto"
     name, assign = strategies.resolve("joint" if auto else strategy)
     weights = _weights(b_dtype, c_dtype)
-    A = as_csr(A)
+    A = as_csr(A, copy=False)
     rows = row_layout(partition, A, parts)
     laid = column_layout(columns, A, parts, rows)
     structure = Structure.of(A)

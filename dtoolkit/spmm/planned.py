@@ -57,7 +57,7 @@ class Plan:
     b, c : PairLists
         Rows of B, and partial rows of C, by ordered pair of ranks. Read them by :meth:`b_rows` and
         :meth:`c_rows`.
-    matched : int64 array or None
+    matched : int array or None
         The certificate of a minimum cover: positions in the canonical CSR of the nonzeros of a
         maximum matching (a maximum flow where weights differ: a position stands there once for each
         unit). They meet no row and no column of a block more often than it weighs, and are as many
@@ -88,7 +88,7 @@ class Plan:
     by_row: NDArray[np.bool_]
     b: PairLists
     c: PairLists
-    matched: NDArray[np.int64] | None
+    matched: NDArray[Any] | None
     matching: NDArray[np.int64] | None
     weights: tuple[int, int]
     loads: tuple[Load, ...]
@@ -223,7 +223,7 @@ class Plan:
         PlanError
             If the pattern of ``A`` is another.
         """
-        structure = A if isinstance(A, Structure) else Structure.of(as_csr(A))
+        structure = A if isinstance(A, Structure) else Structure.of(as_csr(A, copy=False))
         if structure.shape != self.shape or structure.nnz != self.nnz:
             raise PlanError(
                 f"A is {_size(structure.shape, structure.nnz)}; this plan was made for "

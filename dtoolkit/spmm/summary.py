@@ -29,6 +29,7 @@ def table(loads: Sequence[Load]) -> pd.DataFrame:
         busiest rank; ``traffic_imbalance`` and ``work_imbalance``, the busiest rank over the mean
         (1 is even), in rows moved and in nonzeros multiplied.
     """
+    loads = sorted(loads, key=_rank)
     whole = next((load.volume for load in loads if load.strategy == "oblivious"), 0)
     frame = pd.DataFrame(
         {
@@ -44,6 +45,12 @@ def table(loads: Sequence[Load]) -> pd.DataFrame:
     return frame.set_index("strategy")
 
 
+def _rank(load: Load) -> int:
+    """Order of the known strategies; own ones come last."""
+    known = ("oblivious", "column", "row", "joint")
+    return known.index(load.strategy) if load.strategy in known else len(known)
+
+
 def imbalance(values: NDArray[np.int64]) -> float:
     """Largest over mean; 1 where there is nothing."""
     total = float(values.sum())
@@ -54,7 +61,9 @@ def plan_text(plan: Plan) -> str:
     """Describe a plan for the terminal, without the matrix."""
     own = plan.own_load
     others = " · ".join(
-        f"{load.strategy} {load.volume:,}" for load in plan.loads if load.strategy != plan.strategy
+        f"{load.strategy} {load.volume:,}"
+        for load in sorted(plan.loads, key=_rank)
+        if load.strategy != plan.strategy
     )
     proof = "" if plan.matching is None else ", proven least by a matching of that size"
     if plan.matching is not None and plan.weights != (1, 1):

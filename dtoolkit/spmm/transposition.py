@@ -27,7 +27,7 @@ def transposed_parts(plan: Plan, A: Structure) -> dict[str, Any]:
     away = plan.rows.owner(nonzero_row) != plan.columns.owner(A.indices)
     matched = plan.matched
     if matched is not None:
-        place = np.empty_like(order)
+        place = np.empty(len(order), dtype=matched.dtype)
         place[order] = np.arange(len(order))
         matched = np.sort(place[matched])
     return {
