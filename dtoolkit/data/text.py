@@ -18,10 +18,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import BinaryIO
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from dtoolkit.errors import MatrixFormatError
@@ -30,18 +29,21 @@ __all__ = ["Piece", "TextFile", "parse_index", "parse_real", "parse_table", "sho
 
 PIECE_BYTES = 1 << 23
 
-_INDEX = re.compile(rb"[+-]?[0-9]+")
+_INDEX = re.compile(rb"[+-]?[0-9]{1,100}")
 _REAL = re.compile(
     rb"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[ed][+-]?[0-9]+)?|inf(?:inity)?|nan)", re.IGNORECASE
 )
-_NAN = [sign + word for sign in ("", "+", "-") for word in ("nan", "NaN", "NAN", "Nan")]
 _BROKEN = (EOFError, zlib.error, lzma.LZMAError, OSError)
 
-# What a byte is to the quick parser: 0 part of a number, 1 blank, 2 end of line, 3 unusual.
-_KIND = np.full(256, 3, np.uint8)
-_KIND[list(b"0123456789+-.eEinfatyINFATY")] = 0
-_KIND[list(b" \t")] = 1
-_KIND[ord("\n")] = 2
+# What a byte is to the quick parser.
+_DIGIT, _LETTER, _BLANK, _END, _ODD = range(5)
+_KIND = np.full(256, _ODD, np.uint8)
+_KIND[list(b"0123456789+-")] = _DIGIT
+_KIND[list(b".eEinfatyINFATY")] = _LETTER
+_KIND[list(b" \t")] = _BLANK
+_KIND[ord("\n")] = _END
+_EXACT = 2.0**53
+_LAST_WORD = b"-4.9407e-209"
 
 
 @dataclass(frozen=True)
@@ -164,36 +166,22 @@ def parse_table(text: bytes, *, integers: int, reals: int, comment: bytes) -> li
     """
     if any(mark in text for mark in (bytes([c]) for c in comment)):
         text = re.sub(rb"(?m)^[ \t]*[" + comment + rb"].*$", b"", text)
-    rows = _count_lines(text, integers + reals)
+    rows = _count_lines(text, integers, reals)
     if rows is None:
         return None
-    names = list(range(integers + reals))
-    dtypes = {i: np.int64 if i < integers else np.float64 for i in names}
-    if rows == 0:
-        return [np.zeros(0, dtypes[i]) for i in names]
-    try:
-        frame = pd.read_csv(
-            io.BytesIO(text),
-            sep=r"\s+",
-            header=None,
-            names=names,
-            dtype=dtypes,
-            engine="c",
-            float_precision="round_trip",
-            keep_default_na=False,
-            na_values=dict.fromkeys(names[integers:], _NAN),
-            quoting=3,
-        )
-    except (ValueError, OverflowError, pd.errors.ParserError):
+    values = _numbers(text)
+    # Each token gives at least one number: as many as tokens means one from each.
+    if values is None or len(values) != rows * (integers + reals):
         return None
-    if len(frame) != rows:
+    table = values.reshape(rows, integers + reals)
+    index, data = table[:, :integers], table[:, integers:]
+    if (np.abs(index) > _EXACT).any():
         return None
-    columns = [frame[i].to_numpy() for i in names]
-    infinite = sum(int(np.isinf(c).sum()) for c in columns[integers:])
     # A number beyond float64 reads as infinity: only those that are written so are meant.
+    infinite = int(np.isinf(data).sum())
     if infinite and infinite != text.lower().count(b"inf"):
         return None
-    return columns
+    return [*index.T.astype(np.int64, order="C"), *np.ascontiguousarray(data.T)]
 
 
 def parse_index(token: bytes) -> int | None:
@@ -217,7 +205,7 @@ def shown(token: bytes) -> str:
     return repr(text if len(text) <= 40 else text[:37] + "...")
 
 
-def _decompressed(raw: IO[bytes]) -> io.BufferedReader:
+def _decompressed(raw: BinaryIO) -> BinaryIO:
     start = raw.read(6)
     raw.seek(0)
     if start.startswith(b"\x1f\x8b"):
@@ -226,18 +214,34 @@ def _decompressed(raw: IO[bytes]) -> io.BufferedReader:
         return io.BufferedReader(bz2.BZ2File(raw))
     if start == b"\xfd7zXZ\x00":
         return io.BufferedReader(lzma.LZMAFile(raw))
-    return raw  # type: ignore[return-value]
+    return raw
 
 
-def _count_lines(text: bytes, tokens: int) -> int | None:
-    """Count the lines that are not blank; None if one has not that many tokens, or odd bytes."""
+def _count_lines(text: bytes, integers: int, reals: int) -> int | None:
+    """Count the lines with numbers; None if one has too many, too few, or an odd byte."""
+    tokens = integers + reals
     kind = _KIND[np.frombuffer(text, np.uint8)]
-    if (kind == 3).any():
+    if (kind == _ODD).any():
         return None
-    inside = kind == 0
+    inside = kind <= _LETTER
     starts = inside.copy()
     starts[1:] &= ~inside[:-1]
-    seen = np.cumsum(starts, dtype=np.int32)[kind == 2]
-    in_line = np.diff(seen, prepend=np.int32(0))
+    seen = np.cumsum(starts, dtype=np.int32)
+    at_end = seen[kind == _END]
+    in_line = np.diff(at_end, prepend=np.int32(0))
     full = int((in_line == tokens).sum())
-    return full if full * tokens == (int(seen[-1]) if len(seen) else 0) else None
+    if full * tokens != seen[-1]:
+        return None
+    if integers and ((seen[kind == _LETTER] - 1) % tokens < integers).any():
+        return None
+    return full
+
+
+def _numbers(text: bytes) -> NDArray[np.float64] | None:
+    """All numbers of a text, correctly rounded; None where something is not a number."""
+    try:
+        # NumPy stops at what is no number, and only warns: then the last word is not reached.
+        values = np.fromstring(text + _LAST_WORD, dtype=np.float64, sep=" ")
+    except (ValueError, DeprecationWarning):
+        return None
+    return values[:-1] if len(values) and values[-1] == float(_LAST_WORD) else None
