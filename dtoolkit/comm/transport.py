@@ -32,32 +32,39 @@ _SLICE = 1 << 28  # bytes of one message: far below what 32-bit lengths anywhere
 
 
 class Interrupt:
-    """Why a rank must stop waiting; set by the worker's event loop, read by the rank's thread."""
+    """Why a rank must stop waiting; set by the worker's event loop, read by the rank's thread.
 
-    def __init__(self) -> None:
-        self._reason: BaseException | None = None
-        self._lock = threading.Lock()
+    Parameters
+    ----------
+    patience : float
+        Seconds to wait, after a connection broke, for somebody to say who was lost.
+    """
 
-    @property
-    def reason(self) -> BaseException | None:
-        """The exception that waiting operations raise, or None."""
-        return self._reason
+    def __init__(self, patience: float = 0.0) -> None:
+        self._reason: Callable[[], BaseException] | None = None
+        self._told = threading.Event()
+        self._patience = patience
 
-    def set(self, reason: BaseException) -> None:
-        """Make every operation that waits now, or starts later, raise `reason`."""
-        with self._lock:
-            if self._reason is None:
-                self._reason = reason
+    def set(self, reason: Callable[[], BaseException]) -> None:
+        """Make every operation that waits now, or starts later, raise what `reason` makes."""
+        self._reason = reason
+        self._told.set()
 
     def clear(self) -> None:
         """Forget the reason: the rank goes on in a new group."""
-        with self._lock:
-            self._reason = None
+        self._told.clear()
+        self._reason = None
 
     def check(self) -> None:
         """Raise the reason, if there is one."""
         if self._reason is not None:
-            raise self._reason
+            raise self._reason()
+
+    def broken(self, error: BaseException) -> CommunicationError:
+        """What to raise where a connection broke; raises the reason if one comes in time."""
+        self._told.wait(self._patience)
+        self.check()
+        return CommunicationError(f"a connection broke: {_brief(error)}")
 
 
 class Pending:
@@ -104,8 +111,7 @@ class Pending:
         while not self._done.wait(POLL):
             self._interrupt.check()
         if self._error is not None:
-            self._interrupt.check()
-            raise CommunicationError(f"a connection broke: {self._error}") from self._error
+            raise self._interrupt.broken(self._error) from self._error
         self._result = self._finish() if self._finish is not None else None
         self.finished = True
         return self._result
@@ -176,8 +182,7 @@ class GlooTransport:
             work = self.group.alltoall_base(received.view(-1), blocks.view(-1), [], [], options)
             self._await(work)
         except RuntimeError as error:
-            self.interrupt.check()
-            raise CommunicationError(f"a connection broke: {_brief(error)}") from error
+            raise self.interrupt.broken(error) from error
         return received
 
     def exchange(
@@ -201,8 +206,7 @@ class GlooTransport:
                 target = (self.rank - step) % self.size
                 works += [self.group.send([piece], target, tag) for piece in _pieces(sends[target])]
         except RuntimeError as error:
-            self.interrupt.check()
-            raise CommunicationError(f"a connection broke: {_brief(error)}") from error
+            raise self.interrupt.broken(error) from error
         pending = Pending(self.interrupt, landed)
         if works:
             _Waiter.take().wait_for(works, pending, (sends, receives))

@@ -1,0 +1,145 @@
+"""What a function of a launch gets: its rank, its device, its communicator."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from dtoolkit.comm.communicator import Communicator
+from dtoolkit.comm.exchange import Recorder
+
+__all__ = ["Context"]
+
+
+class Context:
+    """The first argument of every function that a cluster runs.
+
+    Attributes
+    ----------
+    rank, size : int
+        Number of this rank, and how many there are. They change with :meth:`rebuild`.
+    device : torch.device
+        Where this rank computes.
+    comm : Communicator
+    joined : bool
+        True on a rank that entered an elastic launch after it began.
+    address : str
+        Address of the Dask worker.
+    addresses : tuple of str
+        Addresses of all ranks.
+    threads : int
+        Threads that the rank should compute with.
+    elastic : bool
+    """
+
+    def __init__(
+        self,
+        *,
+        comm: Communicator,
+        recorder: Recorder,
+        device: torch.device,
+        address: str,
+        addresses: tuple[str, ...],
+        threads: int,
+        joined: bool,
+        elastic: bool,
+        deadline: float,
+        emit: Callable[[dict[str, Any]], None],
+        rebuild: Callable[[Context, int | None, float], None] | None,
+    ) -> None:
+        self.comm = comm
+        self.device = device
+        self.address = address
+        self.addresses = addresses
+        self.threads = threads
+        self.joined = joined
+        self.elastic = elastic
+        self.recorder = recorder
+        self._deadline = deadline
+        self._emit = emit
+        self._rebuild = rebuild
+        self._step = -1
+
+    @property
+    def rank(self) -> int:
+        """Number of this rank."""
+        return self.comm.rank
+
+    @property
+    def size(self) -> int:
+        """Number of ranks."""
+        return self.comm.size
+
+    def step(self, number: int) -> None:
+        """Say which step begins; the client sees it in ``launch.events``."""
+        self._step = int(number)
+        self._emit({"rank": self.rank, "step": self._step, "time": self.clock()})
+
+    def log(self, metrics: dict[str, Any] | None = None, **more: Any) -> None:
+        """Send metrics to the client while the launch runs.
+
+        Parameters
+        ----------
+        metrics : dict, optional
+            Names and plain values: numbers, strings, booleans, None, lists of them. Tensors of one
+            element are sent as numbers.
+        **more
+            Further metrics.
+        """
+        values = {name: _plain(name, value) for name, value in {**(metrics or {}), **more}.items()}
+        self._emit({"rank": self.rank, "step": self._step, "time": self.clock(), **values})
+
+    def clock(self) -> float:
+        """Seconds on the client's clock (error as stated by the trace)."""
+        return time.perf_counter() + self.recorder.offset
+
+    def remaining(self) -> float:
+        """Seconds until the launch's deadline."""
+        return max(0.001, self._deadline - time.perf_counter())
+
+    def rebuild(self, size: int | None = None, *, timeout: float = 30.0) -> Communicator:
+        """Form the next group of an elastic launch, after a loss or to take newcomers in.
+
+        Every surviving rank must call. Locals stay as they are; `rank`, `size` and `comm` change.
+
+        Parameters
+        ----------
+        size : int, optional
+            Wait until the group has so many ranks again, replacements included. By default the
+            ranks that are there go on at once.
+        timeout : float
+            Seconds to wait for `size`; after that the group is formed of those that are there.
+
+        Returns
+        -------
+        Communicator
+
+        Raises
+        ------
+        RuntimeError
+            The launch is not elastic.
+        """
+        if self._rebuild is None:
+            raise RuntimeError("rebuild: this launch is not elastic; start it with elastic=True")
+        self._rebuild(self, size, timeout)
+        return self.comm
+
+    def __repr__(self) -> str:
+        return f"<Context: rank {self.rank} of {self.size} on {self.device}>"
+
+
+def _plain(name: str, value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        if value.numel() != 1:
+            raise TypeError(f"log: {name!r} is a tensor of {value.numel()} elements, not a number")
+        return value.item()
+    if hasattr(value, "item") and getattr(value, "size", None) == 1:  # NumPy scalars
+        return value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple):
+        return [_plain(name, one) for one in value]
+    raise TypeError(f"log: {name!r} is {type(value).__name__}; numbers, strings and lists travel")

@@ -1,0 +1,145 @@
+"""Workers on this machine: started in a few seconds, replaced when they die, never left over."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import dask
+from distributed import Client, Nanny, Scheduler, SpecCluster
+from distributed.system import MEMORY_LIMIT
+
+from dtoolkit.cluster import reaper
+
+__all__ = ["LocalWorkers"]
+
+_PRELOAD = [
+    "distributed",
+    "torch",
+    "numba",
+    "scipy.sparse",
+    "pandas",
+    "threadpoolctl",
+    "dtoolkit",
+]
+
+
+class LocalWorkers:
+    """A Dask cluster of processes on this machine.
+
+    Where fork servers exist, workers are forked from one process that has imported the heavy
+    modules: they start faster and share that memory.
+
+    Parameters
+    ----------
+    workers : int
+    threads : int
+        Threads a worker.
+    memory_limit : int, float, str or None
+        As Dask takes it.
+    gpus : list of str
+        GPU for each worker; empty to compute on the CPU.
+    interface : str, optional
+        Network interface to bind.
+    """
+
+    def __init__(
+        self,
+        workers: int,
+        *,
+        threads: int,
+        memory_limit: int | float | str | None,
+        gpus: list[str],
+        interface: str | None,
+    ) -> None:
+        self._reaper = subprocess.Popen(
+            [sys.executable, "-I", "-S", reaper.__file__],
+            stdin=subprocess.PIPE,
+            start_new_session=True,  # an interrupt of the terminal is not for it
+            text=True,
+        )
+        self._pids: set[int] = set()
+        place = {"interface": interface} if interface else {"host": "127.0.0.1"}
+        env = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+        options = {
+            **place,
+            "nthreads": threads,
+            "memory_limit": MEMORY_LIMIT // workers if memory_limit == "auto" else memory_limit,
+            "dashboard": False,
+            "silence_logs": logging.ERROR,
+            "register": self._register,
+            "start_method": _start_method(),
+        }
+        gpu = [{"CUDA_VISIBLE_DEVICES": name} for name in gpus] or [{}] * workers
+        self.cluster = SpecCluster(
+            scheduler={"cls": Scheduler, "options": {**place, "dashboard_address": ":0"}},
+            workers={
+                index: {"cls": _Nanny, "options": {**options, "env": env | gpu[index]}}
+                for index in range(workers)
+            },
+            # Dask reports the death of a worker as an error of its own; the launch says it better.
+            silence_logs=logging.CRITICAL,
+        )
+        self.client = Client(self.cluster, set_as_default=False)
+
+    def kill(self, pid: int) -> None:
+        """End a worker process, whatever state it is in; the nanny starts another."""
+        if pid in self._pids:
+            os.kill(pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """End all workers, the scheduler, and the reaper."""
+        # A stopped process does not answer its nanny's polite words.
+        for pid in self._pids:
+            try:
+                os.kill(pid, signal.SIGCONT)
+            except (ProcessLookupError, PermissionError):
+                continue
+        self.client.close(timeout=5)
+        self.cluster.close(timeout=10)
+        if self._reaper.stdin is not None:
+            self._reaper.stdin.close()
+        self._reaper.wait(timeout=10)
+
+    def _register(self, pid: int) -> None:
+        self._pids.add(pid)
+        pipe = self._reaper.stdin
+        if pipe is not None and not pipe.closed:
+            pipe.write(f"{pid}\n")
+            pipe.flush()
+
+
+class _Nanny(Nanny):
+    """A nanny that starts its workers from the fork server and tells the reaper of each."""
+
+    def __init__(self, *args: Any, register: Any, start_method: str, **kwargs: Any) -> None:
+        self._register_pid = register
+        self._start_method = start_method
+        super().__init__(*args, **kwargs)
+
+    async def instantiate(self) -> Any:
+        """Start a worker process, now or in place of a dead one."""
+        with dask.config.set({"distributed.worker.multiprocessing-method": self._start_method}):
+            status = await super().instantiate()
+        if self.pid:
+            self._register_pid(self.pid)
+        return status
+
+
+def _start_method() -> str:
+    """Prepare the fork server, or fall back to spawn where there is none."""
+    import multiprocessing
+
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return "spawn"
+    from distributed.utils import get_mp_context
+
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        # Dask sets a list of its own on the first call; it is replaced, not lengthened, because
+        # it holds everything that is installed, heavy or not.
+        get_mp_context().set_forkserver_preload(_PRELOAD)
+    return "forkserver"

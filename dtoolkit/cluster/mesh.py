@@ -1,0 +1,198 @@
+"""The process group of a launch: formed on the workers, cut when somebody is lost.
+
+Groups are objects, never torch's default group, and every one has a fresh name in its store. The
+store lives on a worker, where the others can reach it. Forming and dropping a group both can block
+for long when a peer dies in the middle, so they run on threads that can be left behind.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch.distributed import PrefixStore, ProcessGroupGloo, TCPStore
+
+from dtoolkit.cluster import sockets
+from dtoolkit.comm.transport import POLL, GlooTransport, Interrupt, NcclTransport, Transport
+from dtoolkit.errors import CommunicationError
+
+__all__ = ["Assignment", "Mesh", "open_store"]
+
+_MESSAGE_TIMEOUT = timedelta(hours=24)  # launches have their own deadline, set by the client
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A rank's place in a group.
+
+    Attributes
+    ----------
+    name : str
+        Name of the group, never used twice.
+    rank, size : int
+    host, port :
+        Where the store of the group is; unused by a group of one.
+    addresses : tuple of str
+        Addresses of the Dask workers, by rank.
+    nccl : bool
+        Each rank has a GPU of its own.
+    timeout : float
+        Seconds that forming may take.
+    """
+
+    name: str
+    rank: int
+    size: int
+    host: str
+    port: int
+    addresses: tuple[str, ...]
+    nccl: bool
+    timeout: float
+
+
+def open_store(host: str) -> TCPStore:
+    """Start a store that other ranks reach at `host`; it lives as long as the object."""
+    return TCPStore(host, 0, is_master=True, wait_for_workers=False)
+
+
+class Mesh:
+    """A formed group, with its sockets.
+
+    Parameters
+    ----------
+    assignment : Assignment
+    host : str
+        Address that this rank's sockets bind.
+    interrupt : Interrupt
+        Ends the forming, and every wait of the transport.
+
+    Raises
+    ------
+    CommunicationError
+        A peer was lost, or did not come in time, while the group formed.
+    """
+
+    def __init__(self, assignment: Assignment, host: str, interrupt: Interrupt) -> None:
+        self.assignment = assignment
+        self._host = host
+        self._interrupt = interrupt
+        self._ports: set[int] = set()
+        self._groups: list[Any] = []
+        self._store: Any = None
+        # Which connection leads to whom: listening port of each rank, in rank order.
+        self.listening: tuple[int, ...] = ()
+        self.transport: Transport = self._patiently(self._form_all)
+
+    def attend(self, interrupt: Interrupt) -> None:
+        """Serve the next launch: obey its interrupt, forget the subgroups of the last."""
+        self._interrupt = self.transport.interrupt = interrupt  # type: ignore[attr-defined]
+        base = 1 + self.assignment.nccl
+        _drop_later(self._groups[base:])
+        del self._groups[base:]
+
+    def cut(self) -> int:
+        """Break every connection of the group and of its store; returns how many."""
+        return sockets.cut(self._ports)
+
+    def connections(self) -> list[sockets.Connection]:
+        """The group's own connections (without the store's), with the kernel's byte counts."""
+        return sockets.connections(set(self.listening))
+
+    def drop(self) -> None:
+        """Cut and forget the group without waiting for its threads."""
+        self.cut()
+        leftovers = [self._groups, self._store, self.__dict__.pop("transport", None)]
+        self._groups, self._store = [], None
+        _drop_later(leftovers)
+
+    def _patiently(self, work: Callable[[], Transport]) -> Transport:
+        """Run `work` on its own thread; leave it behind when the interrupt is set."""
+        future: Future[Transport] = Future()
+
+        def body() -> None:
+            try:
+                future.set_result(work())
+            except BaseException as error:
+                future.set_exception(error)
+
+        threading.Thread(target=body, name="dtoolkit-form", daemon=True).start()
+        try:
+            while True:
+                try:
+                    return future.result(timeout=POLL)
+                except TimeoutError:
+                    if future.done():
+                        raise
+                    self._interrupt.check()
+        except (RuntimeError, TimeoutError) as error:
+            self._interrupt.check()
+            brief = str(error).strip().splitlines()[0][:300]
+            raise CommunicationError(f"the group could not be formed: {brief}") from error
+        except BaseException:
+            self.cut()
+            raise
+
+    def _form_all(self) -> Transport:
+        here = self.assignment
+        if here.size > 1:
+            self._ports.add(here.port)
+            wait = timedelta(seconds=here.timeout)
+            self._store = PrefixStore(
+                here.name, TCPStore(here.host, here.port, is_master=False, timeout=wait)
+            )
+        else:
+            self._store = torch.distributed.HashStore()
+        before = sockets.listening_ports()
+        device = ProcessGroupGloo.create_device(hostname=self._host, lazy_init=False)
+        mine = sorted(sockets.listening_ports() - before)
+        self._ports.update(mine)
+        self._device = device
+        if here.size > 1:
+            self._store.set(f"ports/{here.rank}", json.dumps(mine))
+            ports = [json.loads(self._store.get(f"ports/{r}")) for r in range(here.size)]
+            self._ports.update(port for some in ports for port in some)
+            self.listening = tuple(some[0] if some else -1 for some in ports)
+        return self._form(range(here.size), "all")
+
+    def _form(self, members: Sequence[int], name: str) -> Transport:
+        """Form the group of `members` (ranks of the whole group, this one included)."""
+        here = self.assignment
+        rank = list(members).index(here.rank)
+        store = PrefixStore(name, self._store)
+        options = ProcessGroupGloo._Options()
+        options._devices = [self._device]
+        options._timeout = timedelta(seconds=here.timeout)
+        options._threads = 2
+        group = ProcessGroupGloo(PrefixStore("gloo", store), rank, len(members), options)
+        group.set_timeout(_MESSAGE_TIMEOUT)
+        self._groups.append(group)
+
+        def subgroup(inner: Sequence[int], inner_name: str) -> Transport:
+            return self._patiently(
+                lambda: self._form([members[i] for i in inner], f"{name}/{inner_name}")
+            )
+
+        if not here.nccl:
+            return GlooTransport(group, self._interrupt, subgroup)
+        nccl = torch.distributed.ProcessGroupNCCL(PrefixStore("nccl", store), rank, len(members))
+        self._groups.append(nccl)
+        return NcclTransport(group, nccl, self._interrupt, subgroup)
+
+
+def _drop_later(objects: list[Any]) -> None:
+    """Let go of groups on a thread: their destructors join Gloo's, which may wait for a peer."""
+    if objects:
+        threading.Thread(
+            target=list.clear, args=(list(objects),), name="dtoolkit-drop", daemon=True
+        ).start()
+
+
+if sys.platform == "win32":
+    raise ImportError("dtoolkit runs on Linux and macOS; on Windows use WSL2")

@@ -1,0 +1,65 @@
+"""Data that lies on the workers."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+__all__ = ["Remote"]
+
+
+class Remote:
+    """A handle to one object on each rank.
+
+    Passed to ``cluster.run`` anywhere in the arguments, it becomes the rank's own object. The
+    objects are freed when the handle is dropped.
+
+    Attributes
+    ----------
+    key : str
+    homes : list of str
+        Address of the worker that holds each rank's object.
+    nbytes : list of int
+        Bytes of each rank's object.
+    restore : callable or None
+        ``restore(ranks)`` makes the objects of these ranks again, when their workers were lost;
+        None where nobody knows how.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        homes: Sequence[str],
+        nbytes: Sequence[int],
+        free: Callable[[str], None],
+        restore: Callable[[list[int]], None] | None = None,
+    ) -> None:
+        self.key = key
+        self.homes = list(homes)
+        self.nbytes = list(nbytes)
+        self.restore = restore
+        self._release = weakref.finalize(self, free, key)
+        self._release.atexit = False
+
+    @staticmethod
+    def __dtoolkit_remote__(handle: Remote) -> Remote:
+        """How the pickler of calls recognises a handle."""
+        return handle
+
+    def lost(self, addresses: Sequence[str]) -> list[int]:
+        """Ranks whose object is not on the worker that has the rank now."""
+        return [r for r, home in enumerate(self.homes) if home != addresses[r]]
+
+    def free(self) -> None:
+        """Free the objects now."""
+        self._release()
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a handle to data on workers cannot be pickled; pass it to cluster.run, which gives "
+            "each rank its own object"
+        )
+
+    def __repr__(self) -> str:
+        return f"<Remote {self.key}: {sum(self.nbytes)} bytes on {len(self.homes)} workers>"
