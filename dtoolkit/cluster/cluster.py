@@ -263,7 +263,7 @@ class Cluster:
         """In words: open or closed, and what runs."""
         if self._gang.closed:
             return "closed"
-        running = [launch for launch in self._gang._queue]
+        running = list(self._gang._queue)
         return "idle" if not running else f"{running[0]!r}, {len(running) - 1} waiting"
 
     @property

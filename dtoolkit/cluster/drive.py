@@ -63,6 +63,7 @@ class Drive:
         self.inbox: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         self.calls: dict[str, asyncio.Task[Reply]] = {}
         self.replies: dict[str, Reply] = {}
+        self.over: set[str] = set()  # calls whose end was dealt with
         self.lost: list[str] = []
         self.elastic = False
         self.keep = ""
@@ -89,9 +90,11 @@ class Drive:
             self.launch.tell(f"running on {len(self.members)} ranks")
             await self._until_ended()
             return self._results()
-        except BaseException:
+        except BaseException as error:
             gang.break_group()
-            await self._stop_all()
+            silent = await self._stop_all()
+            if isinstance(error, LaunchTimeout) and silent:
+                raise self._timeout(silent) from None  # the others only waited for these
             raise
         finally:
             watch.cancel()
@@ -129,7 +132,7 @@ class Drive:
         task.add_done_callback(lambda _: self.inbox.put_nowait(("call", member.address)))
 
     async def _until_ended(self) -> None:
-        while any(not task.done() for task in self.calls.values()) or not self.inbox.empty():
+        while len(self.over) < len(self.calls):
             now = time.perf_counter()
             try:
                 kind, item = await asyncio.wait_for(
@@ -137,7 +140,8 @@ class Drive:
                 )
             except TimeoutError:
                 if time.perf_counter() >= self.deadline:
-                    raise self._timeout() from None
+                    late = [a for a, task in self.calls.items() if not task.done()]
+                    raise self._timeout(late) from None
                 self._expires = float("inf")
                 kind, item = "event", membership.Expired()
             if kind == "event":
@@ -148,6 +152,9 @@ class Drive:
     async def _ended(self, address: str) -> None:
         """A worker's call has come back, or the worker is gone."""
         task = self.calls[address]
+        self.over.add(address)
+        if task.cancelled():  # the watch saw the worker go
+            return
         error = task.exception()
         if error is not None:
             if isinstance(error, DtoolkitError):
@@ -255,8 +262,9 @@ class Drive:
 
     # -------------------------------------------------------------------------------- ending
 
-    async def _stop_all(self) -> None:
-        """Stop every rank that still runs; those that do not answer become suspects."""
+    async def _stop_all(self) -> list[str]:
+        """Stop every rank that still runs; returns those that do not answer, now suspects."""
+        silent = []
         running = [a for a, task in self.calls.items() if not task.done() and a not in self.lost]
         stops = [
             asyncio.ensure_future(self.gang.call(a, "stop", self.launch.number, None))
@@ -269,6 +277,7 @@ class Drive:
                 stop.cancel()
                 self.calls[address].cancel()
                 self.gang.suspect(address)
+                silent.append(address)
         left = [self.calls[a] for a in running]
         if left:
             await asyncio.wait(left, timeout=0.1)
@@ -277,6 +286,7 @@ class Drive:
                 task.cancel()
             elif not task.cancelled() and task.exception() is None:
                 self.replies.setdefault(address, task.result())
+        return silent
 
     def _results(self) -> list[Any]:
         final = [a for a in self.state.members if a in self.replies]
@@ -311,8 +321,7 @@ class Drive:
             operation=self.launch.name,
         )
 
-    def _timeout(self) -> LaunchTimeout:
-        late = [a for a, task in self.calls.items() if not task.done()]
+    def _timeout(self, late: Sequence[str]) -> LaunchTimeout:
         return LaunchTimeout(
             ranks=[self._rank(a) for a in late],
             addresses=late,

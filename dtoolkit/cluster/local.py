@@ -70,20 +70,21 @@ class LocalWorkers:
             "nthreads": threads,
             "memory_limit": MEMORY_LIMIT // workers if memory_limit == "auto" else memory_limit,
             "dashboard": False,
-            "silence_logs": logging.ERROR,
+            "silence_logs": logging.CRITICAL,
             "register": self._register,
             "start_method": _start_method(),
         }
         gpu = [{"CUDA_VISIBLE_DEVICES": name} for name in gpus] or [{}] * workers
-        self.cluster = SpecCluster(
-            scheduler={"cls": Scheduler, "options": {**place, "dashboard_address": ":0"}},
-            workers={
-                index: {"cls": _Nanny, "options": {**options, "env": env | gpu[index]}}
-                for index in range(workers)
-            },
-            # Dask reports the death of a worker as an error of its own; the launch says it better.
-            silence_logs=logging.CRITICAL,
-        )
+        with dask.config.set({"distributed.nanny.pre-spawn-environ": _environment()}):
+            self.cluster = SpecCluster(
+                scheduler={"cls": Scheduler, "options": {**place, "dashboard_address": ":0"}},
+                workers={
+                    index: {"cls": _Nanny, "options": {**options, "env": env | gpu[index]}}
+                    for index in range(workers)
+                },
+                # Dask reports a worker's death as an error of its own; the launch says it better.
+                silence_logs=logging.CRITICAL,
+            )
         self.client = Client(self.cluster, set_as_default=False)
 
     def kill(self, pid: int) -> None:
@@ -130,6 +131,15 @@ class _Nanny(Nanny):
         return status
 
 
+def _environment() -> dict[str, Any]:
+    """What worker processes find in their environment before they load anything."""
+    return {
+        **dask.config.get("distributed.nanny.pre-spawn-environ"),
+        # A worker that dies makes torch's store print pages of C++ frames on the others.
+        "TORCH_CPP_LOG_LEVEL": "ERROR",
+    }
+
+
 def _start_method() -> str:
     """Prepare the fork server, or fall back to spawn where there is none."""
     import multiprocessing
@@ -138,8 +148,24 @@ def _start_method() -> str:
         return "spawn"
     from distributed.utils import get_mp_context
 
+    _start_quiet_tracker()
+
     with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
         # Dask sets a list of its own on the first call; it is replaced, not lengthened, because
         # it holds everything that is installed, heavy or not.
         get_mp_context().set_forkserver_preload(_PRELOAD)
     return "forkserver"
+
+
+def _start_quiet_tracker() -> None:
+    """Start multiprocessing's resource tracker without its warning at exit.
+
+    It cleans up after workers that were killed, and calls what it finds a leak.
+    """
+    from multiprocessing import resource_tracker
+
+    sys.warnoptions.append("ignore:resource_tracker:UserWarning")
+    try:
+        resource_tracker.ensure_running()
+    finally:
+        sys.warnoptions.pop()

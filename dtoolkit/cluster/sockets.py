@@ -77,8 +77,13 @@ def _sockets() -> Iterator[socket.socket]:
     # leaves the original open; a shutdown acts on the connection itself.
     for name in os.listdir("/dev/fd"):
         try:
-            sock = socket.socket(fileno=os.dup(int(name)))
-        except (OSError, ValueError):
+            copy = os.dup(int(name))
+        except OSError:  # closed since
+            continue
+        try:
+            sock = socket.socket(fileno=copy)
+        except OSError:  # not a socket
+            os.close(copy)
             continue
         with sock:
             if sock.family in (socket.AF_INET, socket.AF_INET6) and sock.type == socket.SOCK_STREAM:
