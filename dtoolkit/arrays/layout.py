@@ -346,7 +346,10 @@ def _count(name: str, value: object, low: int, high: int) -> int:
 
 
 def _integers(name: str, values: object) -> NDArray[Any]:
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError) as error:
+        raise LayoutError(f"{name} is no array of integers: {error}") from None
     if array.size == 0 and array.dtype.kind == "f":
         return array.astype(np.int64)
     if array.dtype.kind not in "iu":

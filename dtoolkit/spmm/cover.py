@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
+from dtoolkit.spmm.matching import maximum_matching
+
 __all__ = ["Cover", "cite", "minimum_cover"]
 
 
@@ -84,7 +86,7 @@ def minimum_cover(
     common = gcd(*weights)
     by_column, by_row = weights[0] // common, weights[1] // common
     graph = _graph(column, row, columns, rows, by_column, by_row)
-    partner = csgraph.maximum_bipartite_matching(graph, perm_type="row")
+    partner = maximum_matching(graph)
     reached = _reach(graph, partner)
     in_rows = np.zeros(graph.shape[1], dtype=bool)
     in_rows[graph.indices[np.repeat(reached, np.diff(graph.indptr))]] = True

@@ -139,6 +139,7 @@ def test_the_vector_is_its_own():
         (lambda: Layout.from_parts([0.0, 1.0]), "float64"),
         (lambda: Layout.from_parts([True, False]), "bool"),
         (lambda: Layout.from_parts([[0, 1]]), "shape"),
+        (lambda: Layout.from_parts([[0], [1, 2]]), "no array of integers"),
         (lambda: Layout.from_parts(np.array([2**40]), 2), "part 1099511627776"),
         (lambda: Layout.block(3, 2).owner(3), "index 3"),
         (lambda: Layout.block(3, 2).local([-1]), "index -1"),

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_bipartite_matching
 
+from dtoolkit.spmm import matching
 from dtoolkit.spmm.cover import cite, minimum_cover
 
 WEIGHTS = [(1, 1), (2, 2), (1, 2), (4, 8), (8, 4), (1, 4), (3, 2)]
@@ -104,6 +106,32 @@ def test_a_long_path_takes_no_time_of_its_length_squared():
     cover = minimum_cover(column, row, columns=n + 1, rows=n)
     assert cover.weight == n
     assert cover.rows.all()
+
+
+@pytest.mark.parametrize("degree", [0.5, 1.5, 3.0, 6.0])
+def test_the_compiled_matching_is_as_large_as_scipys(monkeypatch, degree):
+    monkeypatch.setattr(matching, "COMPILED_FROM", 0)
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        left, right = rng.integers(1, 60, 2)
+        graph = csr_array(rng.random((left, right)) < degree / right)
+        partner = matching.maximum_matching(graph)
+        assert partner.dtype == np.int32
+        matched = np.flatnonzero(partner >= 0)
+        assert len(np.unique(partner[matched])) == len(matched)
+        assert graph.toarray()[partner[matched], matched].all()
+        assert len(matched) == np.count_nonzero(maximum_bipartite_matching(graph) >= 0)
+
+
+@pytest.mark.parametrize("weights", [(1, 1), (4, 8)])
+def test_the_cover_does_not_depend_on_which_matching_was_found(monkeypatch, weights):
+    rng = np.random.default_rng(5)
+    column, row = np.nonzero(rng.random((80, 90)) < 0.03)
+    first = minimum_cover(column, row, columns=80, rows=90, weights=weights)
+    monkeypatch.setattr(matching, "COMPILED_FROM", 0)
+    second = minimum_cover(column, row, columns=80, rows=90, weights=weights)
+    assert np.array_equal(first.columns, second.columns)
+    assert np.array_equal(first.rows, second.rows)
 
 
 def test_errors_and_source():
