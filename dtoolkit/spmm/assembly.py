@@ -193,8 +193,7 @@ def oblivious_load(columns: Layout, work: NDArray[np.int64]) -> Load:
     """Reckon what all-gather asks: each rank sends its whole shard of B to every other."""
     none = np.zeros(columns.parts, dtype=np.int64)
     sent = columns.sizes * (columns.parts - 1)
-    received = columns.n - columns.sizes if columns.parts > 1 else none
-    return Load("oblivious", sent, received, none, none, work)
+    return Load("oblivious", sent, columns.n - columns.sizes, none, none, work)
 
 
 class _Rows:
