@@ -160,13 +160,22 @@ class Communicator(Engine):
         )
         return pending.wait() if wait else pending
 
-    def all_to_all(self, tensors: Sequence[torch.Tensor], *, wait: bool = True) -> Any:
+    def all_to_all(
+        self,
+        tensors: Sequence[torch.Tensor],
+        *,
+        out: Sequence[torch.Tensor] | None = None,
+        wait: bool = True,
+    ) -> Any:
         """Send one tensor to each rank and receive one from each.
 
         Parameters
         ----------
         tensors : sequence of torch.Tensor
             One for each rank, of any shapes and one dtype.
+        out : sequence of torch.Tensor, optional
+            One contiguous tensor for each rank, where to put what comes: its number of elements is
+            checked against what the rank sends.
 
         Returns
         -------
@@ -175,7 +184,14 @@ class Communicator(Engine):
         """
         if len(tensors) != self.size:
             raise ValueError(f"all_to_all: got {len(tensors)} tensors for {self.size} ranks")
-        pending = self._exchange("all_to_all", list(tensors))
+        if out is not None and len(out) != self.size:
+            raise ValueError(f"all_to_all: got {len(out)} out tensors for {self.size} ranks")
+        pending = self._exchange(
+            "all_to_all",
+            list(tensors),
+            expected=None if out is None else [t.numel() for t in out],
+            outputs=None if out is None else [t.view(-1) for t in out],
+        )
         return pending.wait() if wait else pending
 
     def all_to_all_v(
