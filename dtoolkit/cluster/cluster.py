@@ -180,6 +180,7 @@ class Cluster:
         *args: Any,
         per_rank: Sequence[tuple[Any, ...]] | None = None,
         restore: Callable[[list[int]], None] | None = None,
+        into: Remote | None = None,
         timeout: float | None = -1,
         **kwargs: Any,
     ) -> Remote:
@@ -193,6 +194,8 @@ class Cluster:
             Further positional arguments for each rank, sent to that rank alone.
         restore : callable, optional
             ``restore(ranks)`` makes the results of these ranks again after a loss.
+        into : Remote, optional
+            An existing handle, whose objects are replaced.
         timeout : float or None
 
         Returns
@@ -200,7 +203,7 @@ class Cluster:
         Remote
             A handle; the results are freed when it is dropped.
         """
-        key = f"{self._gang.topic}/{uuid.uuid4().hex[:16]}"
+        key = into.key if into is not None else f"{self._gang.topic}/{uuid.uuid4().hex[:16]}"
         calls, handles = self._calls(function, args, kwargs, per_rank)
         launch = self._gang.submit(
             getattr(function, "__qualname__", repr(function)),
@@ -211,6 +214,9 @@ class Cluster:
         )
         sizes = self._wait(launch)
         homes = [m.address for m in self._gang.members]
+        if into is not None:
+            into.homes, into.nbytes = homes, sizes
+            return into
         return Remote(key, homes, sizes, self._gang.free, restore)
 
     def put(self, remote: Remote, values: dict[int, Any]) -> None:
