@@ -146,7 +146,7 @@ def _levels(
             level[i] = 0
             queue[tail] = i
             tail += 1
-    head, last = 0, np.int32(2**31 - 1)
+    head, last = 0, 2**31 - 1
     while head < tail:
         i = queue[head]
         head += 1
@@ -155,7 +155,7 @@ def _levels(
         for e in range(ptr[i], ptr[i + 1]):
             mate = right[ends[e]]
             if mate < 0:
-                last = level[i] + 1
+                last = int(level[i]) + 1
             elif level[mate] < 0:
                 level[mate] = level[i] + 1
                 queue[tail] = mate
