@@ -1,0 +1,19 @@
+"""The product: plans, covers, local kernels and their execution on the ranks."""
+
+from dtoolkit.spmm.distribute import distribute
+from dtoolkit.spmm.execute import product
+from dtoolkit.spmm.kernels import LocalCSR
+from dtoolkit.spmm.multiply import RedistributionWarning, multiply
+from dtoolkit.spmm.operand import Operand
+from dtoolkit.spmm.plan import Plan, plan
+
+__all__ = [
+    "LocalCSR",
+    "Operand",
+    "Plan",
+    "RedistributionWarning",
+    "distribute",
+    "multiply",
+    "plan",
+    "product",
+]

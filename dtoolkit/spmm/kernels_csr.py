@@ -73,8 +73,8 @@ class LocalCSR:
     def to_scipy(self) -> sp.csr_array:
         """Give a SciPy array that shares memory on a CPU (bfloat16 becomes float32)."""
         data = self.data.float() if self.data.dtype == torch.bfloat16 else self.data
-        arrays = (data.cpu().numpy(), self.indices.cpu().numpy(), self.indptr.cpu().numpy())
-        return sp.csr_array(arrays, shape=self.shape)
+        indptr, indices = (array.cpu().numpy() for array in self._indices_of_one_width())
+        return sp.csr_array((data.cpu().numpy(), indices, indptr), shape=self.shape)
 
     def with_data(self, data: torch.Tensor) -> LocalCSR:
         """Give a matrix of the same structure with other values; the structure is shared."""
@@ -122,11 +122,15 @@ class LocalCSR:
     @cached_property
     def as_torch(self) -> torch.Tensor:
         """The same matrix as a ``torch.sparse_csr`` tensor, sharing the values; made once."""
-        width = self.indices.dtype if self.nnz < 2**31 else torch.int64
-        arrays = (self.indptr.to(width), self.indices.to(width), self.data)
+        arrays = (*self._indices_of_one_width(), self.data)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
             return torch.sparse_csr_tensor(*arrays, self.shape, check_invariants=False)
+
+    def _indices_of_one_width(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Give indptr and indices in the narrower dtype that holds both, as other kernels want."""
+        width = self.indices.dtype if self.nnz < 2**31 else torch.int64
+        return self.indptr.to(width), self.indices.to(width)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what is made again on demand: sparse torch tensors do not travel."""

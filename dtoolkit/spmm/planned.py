@@ -30,6 +30,10 @@ from dtoolkit.spmm.transposition import transposed_parts
 
 if TYPE_CHECKING:
     import pandas as pd
+    from scipy import sparse
+
+    from dtoolkit.arrays.dense import DistDense
+    from dtoolkit.arrays.sparse import DistSparse
 
 __all__ = ["Plan"]
 
@@ -264,6 +268,18 @@ class Plan:
         start = perf_counter()
         values = transposed_parts(self, self._pattern(A))
         return replace(self, **values, setup_seconds=perf_counter() - start)
+
+    def multiply(self, A: DistSparse, B: Any, *, kernel: str | None = None) -> DistDense:
+        """What ``A @ B`` calls: see :func:`dtoolkit.spmm.multiply.multiply`."""
+        from dtoolkit.spmm.multiply import multiply
+
+        return multiply(A, B, kernel=kernel)
+
+    def collect(self, A: DistSparse) -> sparse.csr_array:
+        """What ``A.to_scipy()`` calls: see :func:`dtoolkit.spmm.distribute.collect`."""
+        from dtoolkit.spmm.distribute import collect
+
+        return collect(A)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the plan to ``path``, as NumPy's .npz without pickles."""

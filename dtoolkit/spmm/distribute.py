@@ -1,0 +1,128 @@
+"""From a matrix in one process to a distributed one, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import sparse
+
+from dtoolkit.arrays.array import DistArray, check_memory
+from dtoolkit.arrays.dense import DistDense, distribute_dense, to_tensor
+from dtoolkit.arrays.layout import Layout, as_layout
+from dtoolkit.arrays.sparse import DistSparse
+from dtoolkit.cluster import Cluster
+from dtoolkit.data import Dataset, as_csr
+from dtoolkit.errors import LayoutError, PlanError
+from dtoolkit.spmm.operand import Operand, build
+from dtoolkit.spmm.plan import plan as make_plan
+from dtoolkit.spmm.planned import Plan
+
+__all__ = ["collect", "distribute"]
+
+
+def distribute(
+    cluster: Cluster, x: Any, plan: Plan | Layout | str | None = None
+) -> DistSparse | DistDense:
+    """Lay a matrix or an array over the workers of a cluster.
+
+    Parameters
+    ----------
+    cluster : Cluster
+    x : sparse matrix, or dense array of 1 or 2 dimensions
+        Sparse: anything that ``read_matrix`` takes as an object. Dense: NumPy, torch, or what
+        NumPy makes an array of. Integers and booleans become floating-point numbers as
+        :func:`dtoolkit.data.working_dtype` says.
+    plan : Plan, Layout or str, optional
+        For a sparse matrix its plan; by default a joint plan over block rows, and with a layout a
+        joint plan on it. For a dense array its layout (``"block"``, ``"cyclic"``, ...); with a plan
+        the array is laid out as a right operand of the planned matrix, as the rows of B. By
+        default blocks.
+
+    Returns
+    -------
+    DistSparse or DistDense
+
+    Raises
+    ------
+    PlanError
+        The plan belongs to another matrix, or to another number of ranks.
+    LayoutError
+        The layout does not fit the array or the cluster.
+    MemoryError
+        A rank would need more than its worker's limit.
+    """
+    size = cluster.size
+    if isinstance(plan, Plan) and plan.parts != size:
+        raise PlanError(f"plan is for {plan.parts} parts and the cluster has {size} ranks")
+    if isinstance(x, DistArray):
+        raise TypeError("x is distributed already: use x.redistribute(layout)")
+    if _is_sparse(x):
+        return _sparse(cluster, x, plan, size)
+    tensor = to_tensor(x)
+    if tensor.dim() not in (1, 2):
+        raise ValueError(f"x has {tensor.dim()} dimensions; wanted a vector or a matrix")
+    layout = plan.columns if isinstance(plan, Plan) else plan or "block"
+    if isinstance(plan, Plan) and tensor.shape[0] != plan.shape[1]:
+        raise LayoutError(
+            f"x has {tensor.shape[0]} rows; the planned matrix has {plan.shape[1]} columns, and a "
+            "right operand needs as many rows. For an array laid out as the result, pass plan.rows"
+        )
+    return distribute_dense(cluster, tensor, as_layout(layout, tensor.shape[0], size, name="plan"))
+
+
+def _sparse(cluster: Cluster, x: Any, plan: Plan | Layout | str | None, size: int) -> DistSparse:
+    A = as_csr(x)
+    if not isinstance(plan, Plan):
+        plan = make_plan(A, parts=size, partition="block" if plan is None else plan)
+    plan.require(A)
+    check_memory(cluster, list(plan.memory(1, A.dtype)), f"a {A.shape[0]} x {A.shape[1]} matrix")
+    remote = cluster.keep(_place, per_rank=[(operand,) for operand in build(plan, A)])
+
+    def restore(_: list[int]) -> None:
+        cluster.keep(_place, per_rank=[(o,) for o in build(plan, A)], into=remote)
+
+    remote.restore = restore
+    return DistSparse(cluster, plan, torch.from_numpy(A.data[:0]).dtype, remote)
+
+
+def collect(A: DistSparse) -> sparse.csr_array:
+    """Bring a distributed matrix back from the workers, as canonical CSR."""
+    plan = A.plan
+    rows, columns, values = [], [], []
+    for rank in range(plan.parts):
+        operand: Operand = A.cluster.fetch(A.remote, rank)
+        for piece, i, j in _labelled(plan, operand, rank):
+            found = piece.to_scipy().tocoo()
+            rows.append(i[found.row])
+            columns.append(j[found.col])
+            values.append(found.data)
+    triplet = (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns)))
+    whole = sparse.coo_array(triplet, shape=plan.shape).tocsr()
+    whole.sort_indices()
+    return whole.T.tocsr() if A.transposed else whole
+
+
+def _labelled(plan: Plan, operand: Operand, rank: int) -> Any:
+    """Each piece of an operand with the global numbers of its rows and columns."""
+    here, below = plan.rows.indices(rank), plan.columns.indices(rank)
+    yield operand.own, here, below
+    parcel = []
+    for peer in range(plan.parts):
+        parcel.append(plan.b_rows(peer, rank))
+        parcel.append(np.full(operand.c_in[peer], -1))
+        yield operand.partial[peer], plan.c_rows(rank, peer), below
+    yield operand.remote, here, np.concatenate(parcel)
+
+
+def _is_sparse(x: Any) -> bool:
+    if isinstance(x, torch.Tensor):
+        return x.layout != torch.strided
+    # Data sets, and graphs of networkx, which need not be installed.
+    graph = hasattr(x, "adjacency") and hasattr(x, "nodes")
+    return sparse.issparse(x) or isinstance(x, Dataset) or graph
+
+
+def _place(ctx: Any, operand: Operand) -> Operand:
+    return operand.to(ctx.device)
