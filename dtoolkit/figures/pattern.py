@@ -32,10 +32,10 @@ __all__ = ["pattern"]
 MAX_BOUNDARIES = 128  # lines a direction; more would cover what they divide
 MAX_PART_NAMES = 16
 
-FATES = {
-    "local": "local: nothing moves",
-    "by column": "by column: a row of B is sent",
-    "by row": "by row: a partial row of C is sent",
+FATES = {  # what happens to a nonzero: word for the legend, words for the hover text
+    "local": ("local", "local: nothing moves"),
+    "by column": ("by column, B moves", "by column: a row of B is sent"),
+    "by row": ("by row, C moves", "by row: a partial row of C is sent"),
 }
 
 
@@ -176,10 +176,11 @@ def _plain_trace(
         }
     else:
         colours = {
-            "colorscale": _by_magnitude(most, CIVIDIS),
+            "colorscale": _by_magnitude(most, CIVIDIS[2:9]),  # the ends vanish on black, or white
             "colorbar": {
                 "title": {"text": "nonzeros a cell", "side": "right"},
                 "tickformat": "~s",
+                "dtick": 1 if most <= 8 else None,
                 "x": 1.1,
                 "thickness": 14,
                 "outlinewidth": 0,
@@ -187,8 +188,8 @@ def _plain_trace(
         }
     return go.Heatmap(
         z=_gaps(counts),
-        zmin=0,
-        zmax=most,
+        zmin=1,
+        zmax=max(most, 2),
         name="nonzeros",
         customdata=_originals(rows, columns, i, j, counts) if not binned else None,
         hovertemplate=_hover(rows, columns, binned, "nonzeros: %{z:,}"),
@@ -208,7 +209,7 @@ def _fate_traces(
     """Yield a heatmap for each fate, over the cells in which it is the most frequent one."""
     by_fate = np.stack([_counts(rows, columns, i[fate == f], j[fate == f]) for f in range(3)])
     together, winner = by_fate.sum(axis=0), by_fate.argmax(axis=0)
-    for f, (name, words) in enumerate(FATES.items()):
+    for f, (name, (short, words)) in enumerate(FATES.items()):
         shown = np.where(winner == f, by_fate[f], 0)
         own = fate == f
         most = int(shown.max(initial=1))
@@ -216,9 +217,9 @@ def _fate_traces(
         text = "%{z:,} of %{customdata:,} nonzeros" if binned else ""
         yield go.Heatmap(
             z=_gaps(shown),
-            zmin=0,
-            zmax=max(most, 1),
-            name=f"{name} ({count_text(int(own.sum()))})",
+            zmin=1,
+            zmax=max(most, 2),
+            name=f"{short} ({count_text(int(own.sum()))})",
             showlegend=True,
             showscale=False,
             colorscale=_tints(FATE_COLOURS[name], most),
@@ -272,15 +273,14 @@ def _hover(rows: _Side, columns: _Side, binned: bool, text: str) -> str:
 
 def _by_magnitude(most: int, colours: tuple[str, ...]) -> list[list[Any]]:
     """Spread colours over the logarithm of 1 to ``most``, for values that stay as they are."""
+    most = max(most, 2)
     last = len(colours) - 1
-    at = [(most ** (k / last)) / most for k in range(len(colours))] if most > 1 else [0, 1]
-    stops: list[list[Any]] = [[0.0, colours[0]]]
-    stops += [[float(s), c] for s, c in zip(at, colours, strict=False) if s > stops[-1][0]]
-    return [*stops[:-1], [1.0, colours[-1]]]
+    at = [(most ** (k / last) - 1) / (most - 1) for k in range(last)] + [1.0]
+    return [[place, colour] for place, colour in zip(at, colours, strict=True)]
 
 
 def _tints(colour: str, most: int) -> list[list[Any]]:
-    """Return one colour, the more opaque the more there is; one count is opaque where most is 1."""
+    """Return one colour, the more opaque the more there is; alone, one count is opaque."""
     r, g, b = (int(colour[k : k + 2], 16) for k in (1, 3, 5))
     opacities = (1.0, 1.0) if most <= 1 else (0.45, 0.6, 0.75, 0.9, 1.0)
     return _by_magnitude(most, tuple(f"rgba({r},{g},{b},{a})" for a in opacities))

@@ -74,7 +74,7 @@ def traffic(
     total, largest = int(matrix.sum()), int(matrix.max(initial=0))
     amount = bytes_text if unit == "bytes" else lambda n: count_text(n, unit)
     subtitle = f"largest pair {amount(largest)}, {plural(ranks, 'rank')}"
-    if unit == "rows" and word:
+    if unit == "rows" and word and len(cells) == ranks:
         subtitle += "; rows that a rank owns are not sent"
     if len(cells) < ranks:
         subtitle += f"; a cell sums {ranks / len(cells):.3g} × {ranks / len(cells):.3g} ranks"
@@ -223,6 +223,7 @@ def _heatmap(cells: NDArray[np.int64], ranks: int, unit: str) -> go.Heatmap:
             "title": {"text": unit, "side": "right"},
             "tickformat": "~s",
             "ticksuffix": "B" if in_bytes else "",
+            "dtick": 1 if cells.max(initial=0) <= 8 else None,
             "thickness": 14,
             "outlinewidth": 0,
         },
