@@ -97,7 +97,7 @@ class _Parcel:
         """The received parcel as rows of B's dtype; partial rows in it are not looked at."""
         side = self.side
         if self.alike or not any(side.c_in):  # then there is no gap between messages
-            return side.workspace["receive"].view(self.b_dtype).view(-1, self.k)
+            return _as_rows(side.workspace["receive"], self.b_dtype, self.k)
         gaps = [(self._open(message, b)[0], c) for message, b, c in self._received()]
         zeros = [rows.new_zeros(c, self.k) for rows, c in gaps]
         return torch.cat(
@@ -118,10 +118,7 @@ class _Parcel:
             rows, sums = message[:size], message[size:]
         else:
             rows, sums = message[message.numel() - size :], message[: message.numel() - size]
-        return (
-            rows.view(self.b_dtype).view(-1, self.k),
-            sums.view(self.c_dtype).view(-1, self.k),
-        )
+        return _as_rows(rows, self.b_dtype, self.k), _as_rows(sums, self.c_dtype, self.k)
 
     def _messages(self, name: str, b: Sequence[int], c: Sequence[int]) -> list[torch.Tensor]:
         """A message for each peer, end to end in one buffer (apart where widths differ)."""
@@ -141,3 +138,9 @@ class _Parcel:
 
 
 _ALIGN = 64
+
+
+def _as_rows(data: torch.Tensor, dtype: torch.dtype, k: int) -> torch.Tensor:
+    if data.numel() == 0:  # stands anywhere, aligned or not
+        return torch.empty((0, k), dtype=dtype, device=data.device)
+    return data.view(dtype).view(-1, k)

@@ -203,12 +203,16 @@ def _alignment(vector: ir.VectorType) -> int:
 
 
 def _prefetch(builder: ir.IRBuilder, address: ir.Value, nbytes: int) -> None:
-    """Ask for the cache lines that hold `nbytes` from an address on."""
+    """Ask for the cache lines that hold `nbytes` from an address on.
+
+    The last byte is asked for as well: NumPy's memory and odd pitches start within a line. One
+    line that comes too late costs a third to half of the time; to ask twice costs nothing.
+    """
     i32 = ir.IntType(32)
     byte = ir.IntType(8).as_pointer()
     kind = ir.FunctionType(ir.VoidType(), [byte, i32, i32, i32])
     function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-    for offset in range(0, nbytes, CACHE_LINE):
+    for offset in sorted({*range(0, nbytes, CACHE_LINE), nbytes - 1}):
         pointer = _pointer(builder, builder.add(address, INDEX(offset)), ir.IntType(8))
         builder.call(function, [pointer, i32(0), i32(3), i32(1)])  # read, keep, data
 
