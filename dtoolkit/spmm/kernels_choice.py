@@ -22,8 +22,8 @@ __all__ = ["MEASURED", "available", "calibrate", "choose"]
 #: family 26 (AVX-512, 1 MiB of second-level cache, 32 MiB of third), torch 2.13, MKL 2026.2, SciPy
 #: 1.17. Not measured elsewhere: :func:`calibrate` measures where it is called.
 MEASURED: dict[torch.dtype, dict[str, float]] = {
-    torch.float32: {"numba": 0.23, "mkl": 0.83, "torch": 0.84, "scipy": 1.0},
-    torch.float64: {"numba": 0.31, "mkl": 1.28, "torch": 1.30, "scipy": 1.0},
+    torch.float32: {"numba": 0.23, "mkl": 0.92, "torch": 0.93, "scipy": 1.0},
+    torch.float64: {"numba": 0.27, "mkl": 1.13, "torch": 1.14, "scipy": 1.0},
 }
 
 _adopted: dict[tuple[str, torch.dtype], str] = {}

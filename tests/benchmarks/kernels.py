@@ -12,10 +12,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-import numpy as np
 import scipy.sparse as sp
 import torch
 
+from dtoolkit.data import power_law
 from dtoolkit.spmm.kernels import LocalCSR, available, choose, multiply
 from tests.benchmarks.common import Check, interleave, machine, options, ratios, table, verdict
 
@@ -30,7 +30,8 @@ def main() -> int:
     print(f"{machine()}\n{ROWS:,} rows, {COLUMNS} columns, one thread, medians of {rounds} rounds")
     lines, checks = [], []
     for graph in ("scattered", "local"):
-        A = power_law(local=0.9 if graph == "local" else 0.0)
+        near = 2000 if graph == "local" else None
+        A = power_law(ROWS, PER_ROW, seed=0, local=near, values="normal")
         for dtype in (torch.float32, torch.float64):
             case = f"{graph} {str(dtype).removeprefix('torch.')}"
             measured = ratios(interleave(candidates(A, dtype), rounds=rounds), to="scipy")
@@ -59,24 +60,6 @@ def candidates(A: sp.csr_array, dtype: torch.dtype) -> dict[str, Callable[[], ob
     out = torch.empty_like(wanted)
     runs["numba into out"] = lambda: multiply(local, B, out, kernel="numba")
     return runs
-
-
-def power_law(*, local: float) -> sp.csr_array:
-    """Make a graph whose column targets follow Zipf's law over shuffled rows.
-
-    A share `local` of the edges ends within 2,000 rows of where it starts.
-    """
-    random = np.random.default_rng(0)
-    edges = ROWS * PER_ROW
-    rows = np.repeat(np.arange(ROWS), PER_ROW)
-    hubs = (ROWS ** random.random(edges)).astype(np.int64) - 1
-    columns = np.where(random.random(edges) < 0.5, hubs, random.integers(0, ROWS, edges))
-    columns = random.permutation(ROWS)[columns]
-    near = (rows + random.integers(-2000, 2001, edges)) % ROWS
-    columns = np.where(random.random(edges) < local, near, columns)
-    A = sp.csr_array((random.standard_normal(edges), (rows, columns)), shape=(ROWS, ROWS))
-    A.sum_duplicates()
-    return A
 
 
 if __name__ == "__main__":
