@@ -2,15 +2,14 @@
 
 :func:`multiply` is the whole interface to the arithmetic of a distributed product; what a rank
 sends and receives is packed by :func:`gather_rows` and added by :func:`add_rows`. Which of the
-candidates computes is data (:func:`choose`), which
-:func:`calibrate` measures again.
+candidates computes is data (:func:`choose`), which :func:`calibrate` measures again.
 
 All of them follow the same rules:
 
 * An entry that is stored is multiplied, be it 0: ``0 * inf`` is NaN, as in SciPy. Where nothing is
   stored, nothing happens: NaN in a row of B reaches only those rows of C that store its column.
-* A run repeats bit for bit: the order of additions depends on the kernel and its arguments alone,
-  not on the number of threads. The Numba kernel adds in the order of storage, as SciPy does.
+* A run repeats bit for bit. The Numba kernel adds in the order of storage, as SciPy does, on any
+  number of threads; the others have an order of their own.
 * dtypes mix as in :func:`torch.promote_types`; an operand of another dtype than the result is
   copied. On a CPU float16 and bfloat16 are summed in float32 and rounded once, at the end.
 * Dense operands are read and written in place when the elements of a row are neighbours, whatever
@@ -63,8 +62,8 @@ def multiply(
     kernel : str, optional
         One of :func:`available`; None takes :func:`choose`'s.
     threads : int
-        Threads of the Numba kernel, which share the rows; the result does not depend on it. Torch
-        and MKL go by their own settings.
+        Threads that share the rows in Numba's kernel and in MKL; Numba's result does not depend
+        on it. Torch goes by its own setting, SciPy has one.
 
     Returns
     -------
@@ -121,6 +120,11 @@ def add_rows(out: torch.Tensor, index: torch.Tensor, rows: torch.Tensor) -> torc
     -------
     torch.Tensor
         `out`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If dtypes, shapes or devices do not fit, or `index` does not ascend within `out`.
     """
     _check_rows("rows", rows, index, out)
     if rows.numel() == 0:
@@ -153,6 +157,11 @@ def gather_rows(
     -------
     torch.Tensor, shape (r, k)
         `out`, or a new tensor.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If dtypes, shapes or devices do not fit, or `index` leaves B.
     """
     if out is None:
         out = torch.empty((index.numel(), *B.shape[1:]), dtype=B.dtype, device=B.device)
