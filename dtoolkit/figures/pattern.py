@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from dtoolkit.data.convert import as_csr
-from dtoolkit.errors import LayoutError
+from dtoolkit.figures.placement import Side, count_cells, grid, originals, sides
 from dtoolkit.figures.theme import (
     CATEGORIES,
     CIVIDIS,
@@ -39,42 +38,6 @@ FATES = {  # what happens to a nonzero: word for the legend, words for the hover
 }
 
 
-@dataclass(frozen=True)
-class _Side:
-    """One direction of the picture: where each row (or column) stands, and how they are binned."""
-
-    name: str
-    n: int
-    bins: int
-    layout: Layout | None
-
-    @property
-    def permuted(self) -> bool:
-        return self.layout is not None and not self.layout.contiguous
-
-    @property
-    def step(self) -> float:
-        return self.n / max(self.bins, 1)
-
-    @property
-    def starts(self) -> NDArray[np.int64]:
-        """First position of each part but the first."""
-        if self.layout is None:
-            return np.empty(0, dtype=np.int64)
-        return np.cumsum(self.layout.sizes)[:-1]
-
-    def place(self, index: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the positions of global rows (or columns): parts stand one after the other."""
-        if self.layout is None or not self.permuted:
-            return index
-        first = np.cumsum(self.layout.sizes) - self.layout.sizes
-        return first[self.layout.owner(index)] + self.layout.local(index)
-
-    def bin(self, index: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the bins of global rows (or columns)."""
-        return self.place(index) * self.bins // max(self.n, 1)
-
-
 def pattern(
     A: Any,
     plan_or_layout: Plan | Layout | None = None,
@@ -87,7 +50,7 @@ def pattern(
     Parameters
     ----------
     A : matrix
-        Anything that :func:`dtoolkit.read_matrix` takes, of shape (m, n).
+        Any object that :func:`dtoolkit.data.as_csr` takes, of shape (m, n).
     plan_or_layout : Plan or Layout, optional
         Draws the boundaries of the parts. Where a part's rows are not neighbours, rows (and
         columns) are reordered so that they are, and the subtitle says so. With a plan, nonzeros are
@@ -106,7 +69,7 @@ def pattern(
 
     Raises
     ------
-    MatrixFormatError
+    TypeError, MatrixFormatError
         If ``A`` is not a matrix.
     PlanError
         If the plan was made for another matrix.
@@ -119,7 +82,7 @@ def pattern(
     plan: Any = plan_or_layout if hasattr(plan_or_layout, "by_row") else None
     if plan is not None:
         plan.require(matrix)
-    rows, columns = _sides(matrix.shape, plan_or_layout, max_size)
+    rows, columns = sides(matrix.shape, plan_or_layout, max_size)
     i = np.repeat(np.arange(rows.n, dtype=np.int64), np.diff(matrix.indptr))
     j = matrix.indices.astype(np.int64)
     fate = _fates(plan, i, j) if plan is not None else None
@@ -135,39 +98,16 @@ def pattern(
     )
 
 
-def _sides(shape: tuple[int, int], given: Any, max_size: int) -> tuple[_Side, _Side]:
-    """Lay out both directions, and refuse what does not fit the matrix."""
-    m, n = (int(size) for size in shape)
-    row_layout = column_layout = None
-    if hasattr(given, "by_row"):
-        row_layout, column_layout = given.rows, given.columns
-    elif given is not None:
-        if given.n != m:
-            raise LayoutError(f"the layout lays out {given.n} rows; A has {m}")
-        row_layout, column_layout = given, given if m == n else None
-    return (
-        _Side("row", m, min(m, max_size), row_layout),
-        _Side("column", n, min(n, max_size), column_layout),
-    )
-
-
 def _fates(plan: Plan, i: NDArray[np.int64], j: NDArray[np.int64]) -> NDArray[np.int8]:
     """Return what happens to each nonzero, as a number in the order of ``FATES``."""
     away = plan.rows.owner(i) != plan.columns.owner(j)
     return np.where(away, np.where(plan.by_row, 2, 1), 0).astype(np.int8)
 
 
-def _counts(
-    rows: _Side, columns: _Side, i: NDArray[np.int64], j: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    cell = rows.bin(i) * columns.bins + columns.bin(j)
-    return np.bincount(cell, minlength=rows.bins * columns.bins).reshape(rows.bins, columns.bins)
-
-
 def _plain_trace(
-    rows: _Side, columns: _Side, i: NDArray[np.int64], j: NDArray[np.int64], binned: bool
+    rows: Side, columns: Side, i: NDArray[np.int64], j: NDArray[np.int64], binned: bool
 ) -> go.Heatmap:
-    counts = _counts(rows, columns, i, j)
+    counts = count_cells(rows, columns, i, j)
     most = int(counts.max(initial=1))
     if not binned or most == 1:
         colours: dict[str, Any] = {
@@ -191,30 +131,30 @@ def _plain_trace(
         zmin=1,
         zmax=max(most, 2),
         name="nonzeros",
-        customdata=_originals(rows, columns, i, j, counts) if not binned else None,
+        customdata=originals(rows, columns, i, j) if not binned else None,
         hovertemplate=_hover(rows, columns, binned, "nonzeros: %{z:,}"),
-        **_grid(rows, columns),
+        **grid(rows, columns),
         **colours,
     )
 
 
 def _fate_traces(
-    rows: _Side,
-    columns: _Side,
+    rows: Side,
+    columns: Side,
     i: NDArray[np.int64],
     j: NDArray[np.int64],
     fate: NDArray[np.int8],
     binned: bool,
 ) -> Iterator[go.Heatmap]:
     """Yield a heatmap for each fate, over the cells in which it is the most frequent one."""
-    by_fate = np.stack([_counts(rows, columns, i[fate == f], j[fate == f]) for f in range(3)])
+    by_fate = np.stack([count_cells(rows, columns, i[fate == f], j[fate == f]) for f in range(3)])
     together, winner = by_fate.sum(axis=0), by_fate.argmax(axis=0)
     for f, (name, (short, words)) in enumerate(FATES.items()):
         shown = np.where(winner == f, by_fate[f], 0)
         own = fate == f
         most = int(shown.max(initial=1))
-        extra = together if binned else _originals(rows, columns, i[own], j[own], shown)
-        text = "%{z:,} of %{customdata:,} nonzeros" if binned else ""
+        extra = together if binned else originals(rows, columns, i[own], j[own])
+        text = "%{z:,} of %{customdata:,} nonzeros of the cell" if binned else ""
         yield go.Heatmap(
             z=_gaps(shown),
             zmin=1,
@@ -225,7 +165,7 @@ def _fate_traces(
             colorscale=_tints(FATE_COLOURS[name], most),
             customdata=extra,
             hovertemplate=_hover(rows, columns, binned, f"{words}<br>{text}" if text else words),
-            **_grid(rows, columns),
+            **grid(rows, columns),
         )
 
 
@@ -235,33 +175,7 @@ def _gaps(counts: NDArray[np.int64]) -> NDArray[Any]:
     return np.where(counts > 0, counts, np.nan).astype(exact)
 
 
-def _originals(
-    rows: _Side,
-    columns: _Side,
-    i: NDArray[np.int64],
-    j: NDArray[np.int64],
-    counts: NDArray[np.int64],
-) -> NDArray[np.int32] | None:
-    """Return the global row and column of each cell, where positions do not say them."""
-    if not (rows.permuted or columns.permuted):
-        return None
-    cells = np.zeros((*counts.shape, 2), dtype=np.int32)
-    cells[rows.place(i), columns.place(j)] = np.stack([i, j], axis=1)
-    return cells
-
-
-def _grid(rows: _Side, columns: _Side) -> dict[str, float | bool]:
-    """Return where the cells lie, in rows and columns: what all heatmaps of a figure share."""
-    return {
-        "x0": (columns.step - 1) / 2,
-        "dx": columns.step,
-        "y0": (rows.step - 1) / 2,
-        "dy": rows.step,
-        "hoverongaps": False,
-    }
-
-
-def _hover(rows: _Side, columns: _Side, binned: bool, text: str) -> str:
+def _hover(rows: Side, columns: Side, binned: bool, text: str) -> str:
     if binned:
         return f"near row %{{y:,.0f}}, column %{{x:,.0f}}<br>{text}<extra></extra>"
     if rows.permuted or columns.permuted:
@@ -286,7 +200,7 @@ def _tints(colour: str, most: int) -> list[list[Any]]:
     return _by_magnitude(most, tuple(f"rgba({r},{g},{b},{a})" for a in opacities))
 
 
-def _boundaries(rows: _Side, columns: _Side) -> Iterator[go.Scatter]:
+def _boundaries(rows: Side, columns: Side) -> Iterator[go.Scatter]:
     """Yield the lines between parts, as one trace, and none where they would cover the picture."""
     x: list[float | None] = []
     y: list[float | None] = []
@@ -314,7 +228,7 @@ def _boundaries(rows: _Side, columns: _Side) -> Iterator[go.Scatter]:
 
 
 def _layout(
-    rows: _Side, columns: _Side, nnz: int, plan: Any, binned: bool, mode: Mode
+    rows: Side, columns: Side, nnz: int, plan: Any, binned: bool, mode: Mode
 ) -> dict[str, Any]:
     notes = []
     parts = rows.layout.parts if rows.layout is not None else 0
@@ -358,7 +272,7 @@ def _layout(
     )
 
 
-def _axis(side: _Side, **more: Any) -> dict[str, Any]:
+def _axis(side: Side, **more: Any) -> dict[str, Any]:
     unit = "position after reordering" if side.permuted else "index"
     return {
         "title": {"text": f"{side.name} ({unit})"},
@@ -368,7 +282,7 @@ def _axis(side: _Side, **more: Any) -> dict[str, Any]:
     }
 
 
-def _part_names(rows: _Side, columns: _Side) -> list[dict[str, Any]]:
+def _part_names(rows: Side, columns: Side) -> list[dict[str, Any]]:
     """Name the parts at the right edge, beside their rows, where there are few."""
     if rows.layout is None or rows.layout.parts > MAX_PART_NAMES:
         return []

@@ -274,7 +274,7 @@ def _text(
 ) -> str:
     bold = f' font-weight="{weight}"' if weight else ""
     return (
-        f'<text x="{x:.4g}" y="{y:.4g}" text-anchor="{anchor}" fill="{colour}" style="{FONT}"'
+        f'<text x="{x:.4g}" y="{y:.4g}" text-anchor="{anchor}" fill="{colour}"'
         f"{bold}>{escape(text)}</text>"
     )
 
@@ -282,6 +282,6 @@ def _text(
 def _svg(width: float, height: float, body: Iterable[str], label: str) -> str:
     return (
         f'<svg role="img" aria-label="{escape(label)}" width="{width:.0f}" height="{height:.0f}" '
-        f'viewBox="0 0 {width:.0f} {height:.0f}">'
+        f'viewBox="0 0 {width:.0f} {height:.0f}" style="{FONT}">'
         f"{''.join(body)}</svg>"
     )
