@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from dtoolkit.comm.communicator import Communicator
-from dtoolkit.comm.exchange import Recorder
+from dtoolkit.comm.recorder import Recorder
 
 __all__ = ["Context"]
 

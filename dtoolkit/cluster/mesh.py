@@ -20,7 +20,8 @@ import torch
 from torch.distributed import PrefixStore, ProcessGroupGloo, TCPStore
 
 from dtoolkit.cluster import sockets
-from dtoolkit.comm.transport import POLL, GlooTransport, Interrupt, NcclTransport, Transport
+from dtoolkit.comm.pending import POLL, Interrupt
+from dtoolkit.comm.transport import GlooTransport, NcclTransport, Transport
 from dtoolkit.errors import CommunicationError
 
 __all__ = ["Assignment", "Mesh", "open_store"]

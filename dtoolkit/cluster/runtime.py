@@ -28,8 +28,8 @@ from dtoolkit.cluster.mesh import Assignment, Mesh, open_store
 from dtoolkit.cluster.rank_thread import RankThread, Stop
 from dtoolkit.cluster.wire import Order, Reply, load_call
 from dtoolkit.comm.communicator import Communicator
-from dtoolkit.comm.exchange import Recorder
-from dtoolkit.comm.transport import POLL, Interrupt
+from dtoolkit.comm.recorder import Recorder
+from dtoolkit.comm.pending import POLL, Interrupt
 from dtoolkit.errors import CommunicationError, PeerLost, ShardLost
 
 __all__ = ["Runtime", "call"]
@@ -237,7 +237,9 @@ class _Running:
     def __init__(self, runtime: Runtime, order: Order) -> None:
         self.runtime = runtime
         self.order = order
-        self.interrupt = Interrupt(patience=_PATIENCE if order.elastic else 0.0)
+        self.interrupt = Interrupt(
+            elastic=order.elastic, patience=_PATIENCE if order.elastic else 0.0
+        )
         self.future: Future[Reply] = Future()
         self.given_up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.next_assignment: Assignment | None = None

@@ -9,28 +9,28 @@ the trace.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
-from dtoolkit.comm.exchange import USER_TAGS, Engine, bytes_of
-from dtoolkit.comm.messages import ANY, INLINE, Header, pack, unpack
-from dtoolkit.comm.reduction import REDUCTIONS, reduce_in_order
-from dtoolkit.comm.transport import HEADER
+from dtoolkit.comm.exchange import plain
+from dtoolkit.comm.groups import Groups
+from dtoolkit.comm.reduction import check_reduction, reduce_in_order
+from dtoolkit.comm.tagged import Tagged
+from dtoolkit.errors import MessageMismatch
 
 __all__ = ["Communicator"]
 
 
-class Communicator(Engine):
+class Communicator(Tagged, Groups):
     """Exchange of tensors between the ranks of a group.
 
     Tensors may lie on the host or on the rank's GPU, have any layout and any of the dtypes uint8,
     int8 to int64, float16, bfloat16, float32, float64, complex64, complex128 and bool; results are
     new contiguous tensors on the device of the input. Every operation takes ``wait=False`` and
-    then returns a :class:`~dtoolkit.comm.transport.Pending` whose ``wait()`` gives the result;
+    then returns a :class:`~dtoolkit.comm.pending.Pending` whose ``wait()`` gives the result;
     inputs must not change before that.
 
     Parameters
@@ -41,8 +41,12 @@ class Communicator(Engine):
         Rank in the cluster of each rank of this group; all of them by default.
     name : str
         Name of a subgroup; empty for the group of all ranks.
+    device : torch.device or str
+        Where results lie on a rank that passes no tensor of its own.
     deadline : callable, optional
         Seconds that are left to the launch.
+    under_way : dict, optional
+        Operations that nobody has waited for, shared with the group that this one is a part of.
 
     Attributes
     ----------
@@ -79,29 +83,27 @@ class Communicator(Engine):
         -------
         torch.Tensor
         """
-        detail = _reduction(op, tensor)
-        flat = tensor.detach().reshape(-1)
+        detail = check_reduction(op, tensor)
+        flat = plain(tensor).reshape(-1)
         pieces = list(torch.tensor_split(flat, self.size))
-        own = pieces[self.rank]
-        total = flat.new_empty(flat.numel())
-        targets = list(torch.tensor_split(total, self.size))
+        total = torch.empty_like(flat, memory_format=torch.contiguous_format)
+        shares = list(torch.tensor_split(total, self.size))
+        own = shares[self.rank]
 
-        def combine(received: list[torch.Tensor]) -> torch.Tensor:
-            targets[self.rank].copy_(reduce_in_order(received, op))
-            again = self._exchange(
-                "all_reduce",
-                [targets[self.rank]] * self.size,
-                expected=[t.numel() for t in targets],
-                outputs=targets,
-                detail=detail,
-            )
-            again.wait()
-            return total.reshape(tensor.shape)
+        def spread(received: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+            own.copy_(reduce_in_order(received, op))
+            return [own] * self.size, shares
 
-        first = self._exchange(
-            "all_reduce", pieces, expected=[own.numel()] * self.size, detail=detail, finish=combine
+        return self._exchange(
+            "all_reduce",
+            pieces,
+            lambda _: total.reshape(tensor.shape),
+            wait=wait,
+            expected=[own.numel()] * self.size,
+            detail=detail,
+            whole=tensor.shape,
+            second=spread,
         )
-        return first.wait() if wait else first
 
     def all_gather(self, tensor: torch.Tensor, *, wait: bool = True) -> Any:
         """Give every rank the tensors of all ranks, which have the same shape.
@@ -111,15 +113,16 @@ class Communicator(Engine):
         torch.Tensor
             Shape ``(size, *tensor.shape)``, in rank order.
         """
-        whole = tensor.new_empty((self.size, *tensor.shape))
-        pending = self._exchange(
+        whole = torch.empty((self.size, *tensor.shape), dtype=tensor.dtype, device=tensor.device)
+        return self._exchange(
             "all_gather",
             [tensor] * self.size,
+            lambda _: whole,
+            wait=wait,
             expected=[tensor.numel()] * self.size,
             outputs=[row.reshape(-1) for row in whole],
-            finish=lambda _: whole,
+            whole=tensor.shape,
         )
-        return pending.wait() if wait else pending
 
     def all_gather_v(self, tensor: torch.Tensor, *, wait: bool = True) -> Any:
         """Give every rank the tensors of all ranks, which may differ in shape.
@@ -129,8 +132,7 @@ class Communicator(Engine):
         list of torch.Tensor
             In rank order.
         """
-        pending = self._exchange("all_gather_v", [tensor] * self.size)
-        return pending.wait() if wait else pending
+        return self._exchange("all_gather_v", [tensor] * self.size, wait=wait)
 
     def reduce_scatter(self, tensor: torch.Tensor, op: str = "sum", *, wait: bool = True) -> Any:
         """Combine a tensor over all ranks; each rank gets its share of the rows.
@@ -149,16 +151,17 @@ class Communicator(Engine):
         """
         if tensor.dim() == 0:
             raise ValueError("reduce_scatter: tensor has no rows to share out (0 dimensions)")
-        detail = _reduction(op, tensor)
-        pieces = list(torch.tensor_split(tensor.detach(), self.size))
-        pending = self._exchange(
+        detail = check_reduction(op, tensor)
+        pieces = list(torch.tensor_split(plain(tensor), self.size))
+        return self._exchange(
             "reduce_scatter",
             pieces,
+            lambda received: reduce_in_order(received, op),
+            wait=wait,
             expected=[pieces[self.rank].numel()] * self.size,
             detail=detail,
-            finish=lambda received: reduce_in_order(received, op),
+            whole=tensor.shape,
         )
-        return pending.wait() if wait else pending
 
     def all_to_all(
         self,
@@ -174,8 +177,8 @@ class Communicator(Engine):
         tensors : sequence of torch.Tensor
             One for each rank, of any shapes and one dtype.
         out : sequence of torch.Tensor, optional
-            One contiguous tensor for each rank, where to put what comes: its number of elements is
-            checked against what the rank sends.
+            One contiguous tensor for each rank, where to put what comes: its dtype and number of
+            elements are checked against what the rank sends.
 
         Returns
         -------
@@ -186,13 +189,20 @@ class Communicator(Engine):
             raise ValueError(f"all_to_all: got {len(tensors)} tensors for {self.size} ranks")
         if out is not None and len(out) != self.size:
             raise ValueError(f"all_to_all: got {len(out)} out tensors for {self.size} ranks")
-        pending = self._exchange(
+        for peer, tensor in enumerate(out or ()):
+            if tensor.dtype != tensors[0].dtype or not tensor.is_contiguous():
+                raise ValueError(
+                    f"all_to_all: out[{peer}] must be contiguous and {tensors[0].dtype}, as what "
+                    f"is sent; it is {'' if tensor.is_contiguous() else 'not contiguous and '}"
+                    f"{tensor.dtype}"
+                )
+        return self._exchange(
             "all_to_all",
             list(tensors),
+            wait=wait,
             expected=None if out is None else [t.numel() for t in out],
-            outputs=None if out is None else [t.view(-1) for t in out],
+            outputs=None if out is None else [t.detach().view(-1) for t in out],
         )
-        return pending.wait() if wait else pending
 
     def all_to_all_v(
         self,
@@ -222,21 +232,40 @@ class Communicator(Engine):
             The received rows.
         """
         self._check_counts(rows, send_counts, receive_counts, out)
-        pieces = list(torch.split(rows.detach(), [int(n) for n in send_counts]))
-        if receive_counts is None:
-            pending = self._exchange("all_to_all_v", pieces, finish=torch.cat)
-            return pending.wait() if wait else pending
+        pieces = list(torch.split(plain(rows), [int(n) for n in send_counts]))
         width = rows.shape[1:]
+
+        def checked(received: list[torch.Tensor]) -> list[torch.Tensor]:
+            for peer, piece in enumerate(received):
+                if piece.shape[1:] != width:
+                    raise MessageMismatch(
+                        f"all_to_all_v: rank {self.ranks[self.rank]} has rows of shape "
+                        f"{tuple(width)} and rank {self.ranks[peer]} of {tuple(piece.shape[1:])}"
+                    )
+            return received
+
+        if receive_counts is None:
+            return self._exchange(
+                "all_to_all_v", pieces, lambda received: torch.cat(checked(received)), wait=wait
+            )
         counts = [int(n) for n in receive_counts]
-        whole = rows.new_empty((sum(counts), *width)) if out is None else out
-        pending = self._exchange(
+        if out is None:
+            whole = torch.empty((sum(counts), *width), dtype=rows.dtype, device=rows.device)
+        else:
+            whole = out.detach()
+
+        def filled(received: list[torch.Tensor]) -> torch.Tensor:
+            checked(received)
+            return whole if out is None else out
+
+        return self._exchange(
             "all_to_all_v",
             pieces,
+            filled,
+            wait=wait,
             expected=[n * math.prod(width) for n in counts],
             outputs=[piece.reshape(-1) for piece in torch.split(whole, counts)],
-            finish=lambda _: whole,
         )
-        return pending.wait() if wait else pending
 
     def broadcast(
         self, tensor: torch.Tensor | None = None, root: int = 0, *, wait: bool = True
@@ -246,13 +275,17 @@ class Communicator(Engine):
         Returns
         -------
         torch.Tensor
-            On the device of this rank's own tensor, or the host where it passed none.
+            On the device of this rank's own tensor, or the rank's device where it passed none.
         """
         sends = self._from_root("broadcast", [tensor] * self.size, root)
-        pending = self._exchange(
-            "broadcast", sends, detail=root, finish=lambda received: received[root]
+        return self._exchange(
+            "broadcast",
+            sends,
+            lambda received: received[root],
+            wait=wait,
+            detail=root,
+            device=self.device if tensor is None else tensor.device,
         )
-        return pending.wait() if wait else pending
 
     def gather(self, tensor: torch.Tensor, root: int = 0, *, wait: bool = True) -> Any:
         """Give the root the tensors of all ranks, which may differ in shape.
@@ -263,13 +296,13 @@ class Communicator(Engine):
         """
         self._check_rank("gather", "root", root)
         sends = [tensor if peer == root else None for peer in range(self.size)]
-        pending = self._exchange(
+        return self._exchange(
             "gather",
             sends,
+            lambda received: received if self.rank == root else None,
+            wait=wait,
             detail=root,
-            finish=lambda received: received if self.rank == root else None,
         )
-        return pending.wait() if wait else pending
 
     def scatter(
         self, tensors: Sequence[torch.Tensor] | None = None, root: int = 0, *, wait: bool = True
@@ -279,146 +312,19 @@ class Communicator(Engine):
         Returns
         -------
         torch.Tensor
+            On the root's device there, else on the rank's.
         """
         if self.rank == root and (tensors is None or len(tensors) != self.size):
             got = "none" if tensors is None else len(tensors)
             raise ValueError(f"scatter: the root needs {self.size} tensors, got {got}")
         sends = self._from_root("scatter", list(tensors or [None] * self.size), root)
-        pending = self._exchange(
-            "scatter", sends, detail=root, finish=lambda received: received[root]
+        return self._exchange(
+            "scatter", sends, lambda received: received[root], wait=wait, detail=root
         )
-        return pending.wait() if wait else pending
 
     def barrier(self, *, wait: bool = True) -> Any:
         """Wait until every rank of the group has come here."""
-        pending = self._exchange("barrier", [None] * self.size, finish=lambda _: None)
-        return pending.wait() if wait else pending
-
-    # ------------------------------------------------------------------------ tagged messages
-
-    def send(self, tensor: torch.Tensor, target: int, tag: int = 0, *, wait: bool = True) -> Any:
-        """Send a tensor to one rank. Returns when the target has taken it.
-
-        Parameters
-        ----------
-        tensor : torch.Tensor
-        target : int
-            Another rank of the group.
-        tag : int
-            0 to 2**20 - 1; messages of one tag arrive in the order in which they were sent.
-        """
-        self._check_rank("send", "target", target)
-        if target == self.rank:
-            raise ValueError(f"send: target {target} is this rank itself")
-        wire = _tag(tag)
-        start = time.perf_counter()
-        data = bytes_of(tensor)
-        header = Header(0, "send", tensor.dtype, tag, tuple(tensor.shape), ANY)
-        block = pack([header], [data])[0]
-        first = self._transport.send(block, target, wire)
-        second = (
-            self._transport.send(data.cpu(), target, wire + 1) if data.numel() > INLINE else None
-        )
-
-        def finish() -> None:
-            for message in (first, second):
-                if message is not None:
-                    message.wait()
-            self._record("send", {target: data.numel()}, 0, start, time.perf_counter())
-
-        return self._start(finish, wait)
-
-    def recv(self, source: int | None = None, tag: int = 0, *, wait: bool = True) -> Any:
-        """Receive the next tensor that a rank sends to this one with this tag.
-
-        Parameters
-        ----------
-        source : int, optional
-            Another rank of the group; any rank by default.
-        tag : int
-
-        Returns
-        -------
-        tensor : torch.Tensor
-            In host memory.
-        source : int
-            Who sent it.
-        """
-        if source is not None:
-            self._check_rank("recv", "source", source)
-            if source == self.rank:
-                raise ValueError(f"recv: source {source} is this rank itself")
-        wire = _tag(tag)
-        start = time.perf_counter()
-        block = torch.empty(HEADER, dtype=torch.uint8)
-        first, who = self._transport.receive(block, source, wire)
-
-        def finish() -> tuple[torch.Tensor, int]:
-            first.wait()
-            sender = int(who())
-            (header,), (inline,) = unpack(block[None])
-            if header.nbytes <= INLINE:
-                data = inline[: header.nbytes].clone()
-            else:
-                data = torch.empty(header.nbytes, dtype=torch.uint8)
-                self._transport.receive(data, sender, wire + 1)[0].wait()
-            self._record("recv", {}, header.nbytes, start, time.perf_counter())
-            return data.view(header.dtype).reshape(header.shape), sender
-
-        return self._start(finish, wait)
-
-    # ------------------------------------------------------------------------------ subgroups
-
-    def split(self, color: int | None, key: int | None = None) -> Communicator | None:
-        """Divide the group: ranks of one color form a new communicator.
-
-        Parameters
-        ----------
-        color : int or None
-            Which part this rank belongs to; None for no part.
-        key : int, optional
-            Order within the part; by default the order of the ranks here.
-
-        Returns
-        -------
-        Communicator or None
-        """
-        ask = torch.tensor([-1 if color is None else int(color), self.rank if key is None else key])
-        if color is not None and color < 0:
-            raise ValueError(f"split: color must be 0 or more, or None; got {color}")
-        said = self._exchange("split", [ask] * self.size, expected=[2] * self.size).wait()
-        if color is None:
-            return None
-        mine = sorted((int(k), r) for r, (c, k) in enumerate(said) if int(c) == color)
-        members = [r for _, r in mine]
-        ranks = [self.ranks[r] for r in members]
-        name = f"{self.name}/{self._sequence}.{color}".lstrip("/")
-        transport = self._transport.subgroup(members, name)
-        return Communicator(
-            transport, self._recorder, ranks=ranks, name=name, deadline=self._deadline
-        )
-
-    def grid(self, shape: Sequence[int]) -> tuple[Communicator, ...]:
-        """Arrange the ranks in a grid (last axis fastest): one communicator along each axis.
-
-        Parameters
-        ----------
-        shape : sequence of int
-            Its product is the size of the group.
-
-        Returns
-        -------
-        tuple of Communicator
-            Along axis ``d``: the ranks whose other coordinates equal this rank's.
-        """
-        if math.prod(shape) != self.size or any(n < 1 for n in shape):
-            raise ValueError(f"grid: shape {tuple(shape)} does not hold {self.size} ranks")
-        axes = []
-        for axis in range(len(shape)):
-            stride = math.prod(shape[axis + 1 :])
-            place = self.rank // stride % shape[axis]
-            axes.append(self.split(self.rank - place * stride, place))
-        return tuple(axes)  # type: ignore[arg-type]  # every rank has a color
+        return self._exchange("barrier", [None] * self.size, lambda _: None, wait=wait)
 
     @contextmanager
     def phase(self, name: str, *, source: str = "", target: str = "") -> Iterator[None]:
@@ -439,8 +345,8 @@ class Communicator(Engine):
 
     def finish(self) -> None:
         """Wait for every operation that is still under way; called at the end of a launch."""
-        while self._open:
-            self._open.pop(0).wait()
+        while self._under_way:
+            self._under_way.pop(next(iter(self._under_way))).wait()
 
     # ------------------------------------------------------------------------------- helpers
 
@@ -454,10 +360,6 @@ class Communicator(Engine):
             raise ValueError(f"{operation}: the root (rank {root}) passed no tensor")
         return list(tensors)
 
-    def _check_rank(self, operation: str, argument: str, rank: int) -> None:
-        if not 0 <= rank < self.size:
-            raise ValueError(f"{operation}: {argument} is {rank}, ranks are 0 to {self.size - 1}")
-
     def _check_counts(
         self,
         rows: torch.Tensor,
@@ -465,6 +367,8 @@ class Communicator(Engine):
         receive: Sequence[int] | None,
         out: torch.Tensor | None,
     ) -> None:
+        if rows.dim() == 0:
+            raise ValueError("all_to_all_v: rows has no rows to share out (0 dimensions)")
         if len(send) != self.size or any(n < 0 for n in send) or sum(send) != rows.shape[0]:
             raise ValueError(
                 f"all_to_all_v: send_counts {list(send)} do not share out {rows.shape[0]} rows "
@@ -484,19 +388,3 @@ class Communicator(Engine):
             )
         if not out.is_contiguous():
             raise ValueError("all_to_all_v: out must be contiguous")
-
-
-def _reduction(op: str, tensor: torch.Tensor) -> int:
-    if op not in REDUCTIONS:
-        raise ValueError(f"op must be one of {', '.join(REDUCTIONS)}; got {op!r}")
-    if op == "mean" and not (tensor.is_floating_point() or tensor.is_complex()):
-        raise ValueError(f"op='mean' needs a floating-point tensor, got {tensor.dtype}")
-    if tensor.is_complex() and op in ("min", "max"):
-        raise ValueError(f"op={op!r} has no meaning for complex numbers")
-    return REDUCTIONS.index(op)
-
-
-def _tag(tag: int) -> int:
-    if not 0 <= tag < 1 << 20:
-        raise ValueError(f"tag must be 0 to {(1 << 20) - 1}, got {tag}")
-    return USER_TAGS + 2 * tag

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from dtoolkit.comm.event import Event
 from dtoolkit.comm.messages import (
     ANY,
     DTYPES,
@@ -17,42 +16,19 @@ from dtoolkit.comm.messages import (
     Header,
     check_pair,
     pack,
+    shape_digest,
     unpack,
 )
-from dtoolkit.comm.transport import Pending, Transport
+from dtoolkit.comm.pending import Pending, Staged
+from dtoolkit.comm.recorder import Recorder
+from dtoolkit.comm.transport import Transport
 
-__all__ = ["USER_TAGS", "Engine", "Recorder", "bytes_of", "common_dtype"]
+__all__ = ["USER_TAGS", "Engine", "bytes_of", "plain"]
 
 USER_TAGS = 1 << 24  # tags below belong to collective operations
 
-
-class Recorder:
-    """The events of one rank in one launch.
-
-    Parameters
-    ----------
-    launch, rank, ranks : int
-        Number of the launch, this rank, ranks of the cluster.
-    enabled : bool
-        False: nothing is recorded.
-    offset : float
-        Seconds from this process's ``time.perf_counter`` to the clock of the trace.
-    """
-
-    def __init__(
-        self,
-        launch: int = 0,
-        rank: int = 0,
-        ranks: int = 1,
-        *,
-        enabled: bool = True,
-        offset: float = 0.0,
-    ) -> None:
-        self.launch, self.rank, self.ranks = launch, rank, ranks
-        self.enabled = enabled
-        self.offset = offset
-        self.phase: tuple[str, str, str] = ("", "", "")
-        self.events: list[Event] = []
+Tensors = Sequence[torch.Tensor | None]
+Second = Callable[[list[torch.Tensor]], tuple[list[torch.Tensor], list[torch.Tensor]]]
 
 
 class Engine:
@@ -68,17 +44,21 @@ class Engine:
         *,
         ranks: Sequence[int] | None = None,
         name: str = "",
+        device: torch.device | str = "cpu",
         deadline: Callable[[], float] = lambda: 3600.0,
+        under_way: dict[int, Pending] | None = None,
     ) -> None:
         self._transport = transport
         self._recorder = recorder
         self._deadline = deadline
         self._sequence = 0
-        self._open: list[Pending] = []
+        # Operations that nobody has waited for yet, in order; shared with all subgroups.
+        self._under_way: dict[int, Pending] = {} if under_way is None else under_way
         self.rank = transport.rank
         self.size = transport.size
         self.ranks = tuple(range(self.size)) if ranks is None else tuple(ranks)
         self.name = name
+        self.device = torch.device(device)
 
     def __repr__(self) -> str:
         group = f" {self.name!r} of ranks {list(self.ranks)}" if self.name else ""
@@ -87,157 +67,206 @@ class Engine:
     def _exchange(
         self,
         operation: str,
-        sends: Sequence[torch.Tensor | None],
-        *,
-        expected: list[int] | None = None,
-        outputs: list[torch.Tensor] | None = None,
-        detail: int = 0,
+        sends: Tensors,
         finish: Callable[[list[torch.Tensor]], Any] = lambda received: received,
-    ) -> Pending:
+        *,
+        wait: bool,
+        expected: Sequence[int] | None = None,
+        outputs: Sequence[torch.Tensor] | None = None,
+        detail: int = 0,
+        whole: Sequence[int] | None = None,
+        device: torch.device | None = None,
+        second: Second | None = None,
+    ) -> Any:
         """Every collective operation: headers, comparison, messages, result, event.
 
-        `expected` are the elements from each rank where they are known, `outputs` the flat
-        tensors to fill; without them the headers tell what comes.
+        Parameters
+        ----------
+        operation : str
+        sends : sequence of tensors or None
+            What each rank gets.
+        finish : callable
+            Makes the result of what each rank sent.
+        wait : bool
+            Wait for the result, or return a `Pending`.
+        expected : sequence of int, optional
+            Elements from each rank, where they are known.
+        outputs : sequence of flat tensors, optional
+            What to fill; without them the headers tell what comes.
+        detail : int
+            What all ranks must agree on: the reduction, the root.
+        whole : sequence of int, optional
+            Shape that all ranks must agree on.
+        device : torch.device, optional
+            Where the results lie; by default where what is sent lies.
+        second : callable, optional
+            Makes of the results what is exchanged after them: what each rank gets, and the tensors
+            to fill. The sizes are known to all, so that no headers are needed.
         """
         start = time.perf_counter()
+        phase = self._recorder.phase
         self._sequence += 1
-        sample = next((t for t in sends if t is not None), None)
-        device = torch.device("cpu") if sample is None else sample.device
-        dtype = common_dtype(operation, sends)
+        tag = 2 * (self._sequence % (USER_TAGS // 2))
+        device = device or next((t.device for t in sends if t is not None), self.device)
         payloads = [None if t is None else bytes_of(t) for t in sends]
-        headers = [
-            Header(
-                self._sequence,
-                operation,
-                dtype,
-                detail,
-                () if t is None else tuple(t.shape),
-                ANY if expected is None else expected[peer],
-            )
-            if t is not None
-            else Header(self._sequence, operation, dtype, detail, (0,), ANY)
-            for peer, t in enumerate(sends)
-        ]
-        for header in headers:
-            if len(header.shape) > MAX_DIMS:
-                raise ValueError(
-                    f"{operation}: at most {MAX_DIMS} dimensions travel, got {header.shape}"
-                )
-        said = headers
-        inline: list[torch.Tensor] = []
-        if self.size > 1:
-            blocks = self._transport.headers(pack(headers, payloads), self._deadline())
-            said, inline = unpack(blocks)
-            for peer in range(self.size):
-                check_pair(headers[peer], said[peer], self.ranks[self.rank], self.ranks[peer])
+        mine = self._headers(operation, sends, expected, detail, whole)
+        said, inline = self._compare(mine, payloads)
         receives = self._receives(said, outputs, device, payloads)
-        pending = self._messages(payloads, receives)
-        sent = {
-            peer: data.numel()
-            for peer, data in enumerate(payloads)
-            if data is not None and peer != self.rank
-        }
-        came = sum(h.nbytes for peer, h in enumerate(said) if peer != self.rank)
+        sent = {p: data.numel() for p, data in enumerate(payloads) if data is not None}
+        came = {p: header.nbytes for p, header in enumerate(said)}
 
-        def complete() -> Any:
-            pending.wait()
+        def results() -> list[torch.Tensor]:
             for peer, header in enumerate(said):
                 if peer != self.rank and 0 < header.nbytes <= INLINE:
                     receives[peer].copy_(inline[peer][: header.nbytes])
-            result = [
-                data.view(h.dtype).reshape(h.shape) for data, h in zip(receives, said, strict=True)
-            ]
-            self._record(operation, sent, came, start, pending.ended)
-            return finish(result)
+            return [data.view(h.dtype).reshape(h.shape) for data, h in zip(receives, said)]  # noqa: B905
 
-        whole = Pending(self._transport.interrupt, complete)
-        whole.complete()  # its own wait() awaits the messages
-        whole.done = pending.done  # type: ignore[method-assign]
-        self._open = [p for p in self._open if not p.finished]
-        self._open.append(whole)
-        return whole
+        def following() -> Pending:
+            assert second is not None
+            targets, fill = second(results())
+            again = [bytes_of(t) for t in targets]
+            for peer in range(self.size):
+                sent[peer] += again[peer].numel()
+                came[peer] += fill[peer].nbytes
+            return self._messages(again, [t.view(torch.uint8) for t in fill], tag + 1, least=0)
+
+        def complete() -> Any:
+            result = finish([] if second is not None else results())
+            sent.pop(self.rank, None)
+            received = sum(count for peer, count in came.items() if peer != self.rank)
+            self._record(operation, phase, start, call.ended, sent, received)
+            return result
+
+        in_order = self._transport.in_order
+        call = Staged(
+            self._messages(payloads, receives, tag, least=INLINE),
+            following if second is not None else None,
+            complete,
+            background=not wait and not in_order,
+        )
+        if second is not None and in_order:
+            call.wait()
+        return self._awaited(call, wait)
+
+    def _headers(
+        self,
+        operation: str,
+        sends: Tensors,
+        expected: Sequence[int] | None,
+        detail: int,
+        whole: Sequence[int] | None,
+    ) -> list[Header]:
+        dtype = self._dtype(operation, *sends)
+        digest = 0 if whole is None else shape_digest(whole)
+        headers = []
+        for peer, tensor in enumerate(sends):
+            shape = (0,) if tensor is None else tuple(tensor.shape)
+            if len(shape) > MAX_DIMS:
+                raise ValueError(f"{operation}: at most {MAX_DIMS} dimensions travel, got {shape}")
+            want = ANY if expected is None else expected[peer]
+            headers.append(Header(self._sequence, operation, dtype, detail, shape, want, digest))
+        return headers
+
+    def _compare(
+        self, mine: list[Header], payloads: Tensors
+    ) -> tuple[list[Header], list[torch.Tensor]]:
+        """Tell every peer what this rank is about to do, and hear the same from them."""
+        if self.size == 1:
+            return mine, []
+        blocks = self._transport.headers(pack(mine, payloads), self._deadline())
+        said, inline = unpack(blocks)
+        for peer in range(self.size):
+            check_pair(mine[peer], said[peer], self.ranks[self.rank], self.ranks[peer])
+        return said, inline
 
     def _receives(
         self,
         said: list[Header],
-        outputs: list[torch.Tensor] | None,
+        outputs: Sequence[torch.Tensor] | None,
         device: torch.device,
-        payloads: Sequence[torch.Tensor | None],
+        payloads: Tensors,
     ) -> list[torch.Tensor]:
+        """Flat uint8 tensors to receive into; this rank's own is filled already."""
         receives = []
+        own = payloads[self.rank]
         for peer, header in enumerate(said):
-            own = payloads[self.rank]
             if outputs is not None:
                 data = outputs[peer].view(torch.uint8)
                 if peer == self.rank and own is not None and data.data_ptr() != own.data_ptr():
                     data.copy_(own)
-            elif peer == self.rank:
-                data = (
-                    torch.empty(0, dtype=torch.uint8, device=device) if own is None else own.clone()
-                )
+            elif peer == self.rank and own is not None:
+                data = own.to(device, copy=True)
             else:
                 data = torch.empty(header.nbytes, dtype=torch.uint8, device=device)
             receives.append(data)
         return receives
 
     def _messages(
-        self, payloads: Sequence[torch.Tensor | None], receives: list[torch.Tensor]
+        self, sends: Tensors, receives: Sequence[torch.Tensor], tag: int, *, least: int
     ) -> Pending:
-        big = [
-            None if data is None or data.numel() <= INLINE or peer == self.rank else data
-            for peer, data in enumerate(payloads)
-        ]
-        want = [
-            None if data.numel() <= INLINE or peer == self.rank else data
-            for peer, data in enumerate(receives)
-        ]
-        return self._transport.exchange(big, want, self._sequence % USER_TAGS)
+        """Start the messages of more than `least` bytes."""
+        if self.size == 1:
+            pending = Pending(self._transport.interrupt)
+            pending.complete()
+            return pending
 
-    def _start(self, finish: Callable[[], Any], wait: bool) -> Any:
-        pending = Pending(self._transport.interrupt, finish)
-        pending.complete()
+        def chosen(tensors: Tensors) -> list[torch.Tensor | None]:
+            return [
+                None if t is None or t.numel() <= least or peer == self.rank else t
+                for peer, t in enumerate(tensors)
+            ]
+
+        return self._transport.exchange(chosen(sends), chosen(receives), tag)
+
+    def _awaited(self, call: Pending, wait: bool) -> Any:
+        """The result, or the operation itself, which the end of the launch waits for."""
         if wait:
-            return pending.wait()
-        self._open.append(pending)
-        return pending
+            return call.wait()
+        finished = [key for key, open_call in self._under_way.items() if open_call.finished]
+        for key in finished:
+            del self._under_way[key]
+        self._under_way[id(call)] = call
+        return call
+
+    def _check_rank(self, operation: str, argument: str, rank: int) -> None:
+        if not 0 <= rank < self.size:
+            raise ValueError(f"{operation}: {argument} is {rank}, ranks are 0 to {self.size - 1}")
+
+    def _dtype(self, operation: str, *tensors: torch.Tensor | None) -> torch.dtype:
+        dtypes = {t.dtype for t in tensors if t is not None}
+        if len(dtypes) > 1:
+            raise ValueError(f"{operation}: one dtype a call, got {sorted(map(str, dtypes))}")
+        dtype = next(iter(dtypes), torch.uint8)
+        if dtype not in DTYPES:
+            raise ValueError(f"{operation}: {dtype} does not travel; convert it first")
+        return dtype
 
     def _record(
-        self, operation: str, sent: dict[int, int], received: int, start: float, end: float
+        self,
+        operation: str,
+        phase: tuple[str, str, str],
+        start: float,
+        end: float,
+        sent: dict[int, int],
+        received: int,
     ) -> None:
-        log = self._recorder
-        if not log.enabled:
-            return
-        to = [0] * log.ranks
-        for peer, count in sent.items():
-            to[self.ranks[peer]] = count
-        phase, source, target = log.phase
-        log.events.append(
-            Event(
-                launch=log.launch,
-                rank=log.rank,
-                operation=operation,
-                phase=phase,
-                start=start + log.offset,
-                end=end + log.offset,
-                sent=tuple(to),
-                received=received,
-                group=self.name,
-                source=source,
-                target=target,
-            )
+        self._recorder.record(
+            operation,
+            phase,
+            start=start,
+            end=end,
+            sent=sent,
+            received=received,
+            ranks=self.ranks,
+            group=self.name,
         )
+
+
+def plain(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor without a graph, and without conjugation or negation still to be done."""
+    return tensor.detach().resolve_conj().resolve_neg()
 
 
 def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
     """Flat uint8 view of a tensor's elements (a copy where they are not contiguous)."""
-    return tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
-
-
-def common_dtype(operation: str, tensors: Sequence[torch.Tensor | None]) -> torch.dtype:
-    dtypes = {t.dtype for t in tensors if t is not None}
-    if len(dtypes) > 1:
-        raise ValueError(f"{operation}: one dtype a call, got {sorted(map(str, dtypes))}")
-    dtype = next(iter(dtypes), torch.uint8)
-    if dtype not in DTYPES:
-        raise ValueError(f"{operation}: {dtype} does not travel; convert it first")
-    return dtype
+    return plain(tensor).contiguous().reshape(-1).view(torch.uint8)

@@ -9,6 +9,7 @@ up to :data:`INLINE` bytes travel inside the block.
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,7 +19,18 @@ import torch
 from dtoolkit.comm.transport import HEADER
 from dtoolkit.errors import MessageMismatch
 
-__all__ = ["DTYPES", "INLINE", "OPERATIONS", "Header", "check_pair", "pack", "unpack"]
+__all__ = [
+    "ANY",
+    "DTYPES",
+    "INLINE",
+    "MAX_DIMS",
+    "OPERATIONS",
+    "Header",
+    "check_pair",
+    "pack",
+    "shape_digest",
+    "unpack",
+]
 
 OPERATIONS = (
     "all_reduce",
@@ -74,6 +86,9 @@ class Header:
         Shape of what this rank sends to the peer.
     expected : int
         Elements this rank expects from the peer, or -1 for any number.
+    whole : int
+        Digest of the shape that all ranks must agree on (:func:`shape_digest`); 0 where they need
+        not.
     """
 
     sequence: int
@@ -82,6 +97,7 @@ class Header:
     detail: int
     shape: tuple[int, ...]
     expected: int
+    whole: int = 0
 
     @property
     def elements(self) -> int:
@@ -117,7 +133,8 @@ def pack(headers: Sequence[Header], payloads: Sequence[torch.Tensor | None]) -> 
         words[peer, 3] = header.detail
         words[peer, 4] = header.expected
         words[peer, 5] = len(header.shape)
-        words[peer, 6 : 6 + len(header.shape)] = header.shape
+        words[peer, 6] = header.whole
+        words[peer, 7 : 7 + len(header.shape)] = header.shape
         if payload is not None and 0 < payload.numel() <= INLINE:
             start = 8 * _FIELDS
             blocks[peer, start : start + payload.numel()] = payload.cpu().numpy()
@@ -143,8 +160,9 @@ def unpack(blocks: torch.Tensor) -> tuple[list[Header], list[torch.Tensor]]:
                 operation=OPERATIONS[row[1]],
                 dtype=DTYPES[row[2]],
                 detail=int(row[3]),
-                shape=tuple(int(n) for n in row[6 : 6 + dims]),
+                shape=tuple(int(n) for n in row[7 : 7 + dims]),
                 expected=int(row[4]),
+                whole=int(row[6]),
             )
         )
     return headers, list(blocks[:, 8 * _FIELDS :])
@@ -156,7 +174,7 @@ def check_pair(mine: Header, theirs: Header, me: int, peer: int) -> None:
     Raises
     ------
     MessageMismatch
-        They differ in operation, order, dtype, detail, or a size that was stated beforehand.
+        They differ in operation, order, dtype, detail, shape, or a size that was stated beforehand.
     """
     same = (
         mine.operation == theirs.operation
@@ -180,6 +198,16 @@ def check_pair(mine: Header, theirs: Header, me: int, peer: int) -> None:
                 f"{mine.operation}: rank {here} sends {sender.elements} elements of shape "
                 f"{sender.shape} to rank {there}, which expects {receiver.expected}"
             )
+    if mine.whole and theirs.whole and mine.whole != theirs.whole:
+        raise MessageMismatch(
+            f"{mine.operation}: the tensors of rank {me} and rank {peer} have as many elements, "
+            f"but another shape (rank {me} sends pieces of shape {mine.shape})"
+        )
+
+
+def shape_digest(shape: Sequence[int]) -> int:
+    """A number, not 0, that differs for shapes that differ (but for one in 2^32)."""
+    return 1 + zlib.crc32(repr(tuple(shape)).encode())
 
 
 def _speaks(header: Header) -> bool:

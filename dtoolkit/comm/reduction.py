@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-__all__ = ["REDUCTIONS", "reduce_in_order"]
+__all__ = ["REDUCTIONS", "check_reduction", "reduce_in_order"]
 
 REDUCTIONS = ("sum", "mean", "prod", "min", "max")
 
@@ -19,6 +19,22 @@ _INTO: dict[str, Callable[[torch.Tensor, torch.Tensor], object]] = {
     "min": lambda total, other: torch.minimum(total, other, out=total),
     "max": lambda total, other: torch.maximum(total, other, out=total),
 }
+
+
+def check_reduction(op: str, tensor: torch.Tensor) -> int:
+    """Number of a reduction, once it is known to make sense for the tensor's dtype.
+
+    Raises
+    ------
+    ValueError
+    """
+    if op not in REDUCTIONS:
+        raise ValueError(f"op must be one of {', '.join(REDUCTIONS)}; got {op!r}")
+    if op == "mean" and not (tensor.is_floating_point() or tensor.is_complex()):
+        raise ValueError(f"op='mean' needs a floating-point tensor, got {tensor.dtype}")
+    if tensor.is_complex() and op in ("min", "max"):
+        raise ValueError(f"op={op!r} has no meaning for complex numbers")
+    return REDUCTIONS.index(op)
 
 
 def reduce_in_order(tensors: Sequence[torch.Tensor], op: str) -> torch.Tensor:

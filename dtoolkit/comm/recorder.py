@@ -1,0 +1,94 @@
+"""What one rank writes down of its operations in one launch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from dtoolkit.comm.event import Event
+
+__all__ = ["Recorder"]
+
+
+class Recorder:
+    """The events of one rank in one launch.
+
+    Parameters
+    ----------
+    launch, rank, ranks : int
+        Number of the launch, this rank, ranks of the cluster.
+    enabled : bool
+        False: nothing is recorded.
+    offset : float
+        Seconds from this process's ``time.perf_counter`` to the clock of the trace.
+
+    Attributes
+    ----------
+    phase : tuple of str
+        Name, logical source and target that the next operations get.
+    events : list of Event
+    """
+
+    def __init__(
+        self,
+        launch: int = 0,
+        rank: int = 0,
+        ranks: int = 1,
+        *,
+        enabled: bool = True,
+        offset: float = 0.0,
+    ) -> None:
+        self.launch, self.rank, self.ranks = launch, rank, ranks
+        self.enabled = enabled
+        self.offset = offset
+        self.phase: tuple[str, str, str] = ("", "", "")
+        self.events: list[Event] = []
+
+    def record(
+        self,
+        operation: str,
+        phase: tuple[str, str, str],
+        *,
+        start: float,
+        end: float,
+        sent: Mapping[int, int],
+        received: int,
+        ranks: Sequence[int],
+        group: str,
+    ) -> None:
+        """Write down one operation.
+
+        Parameters
+        ----------
+        operation : str
+        phase : tuple of str
+            As :attr:`phase` was when the call began.
+        start, end : float
+            On this process's ``time.perf_counter``.
+        sent : mapping
+            Bytes by rank of the group.
+        received : int
+        ranks : sequence of int
+            Rank in the cluster of each rank of the group.
+        group : str
+        """
+        if not self.enabled:
+            return
+        to = [0] * self.ranks
+        for peer, count in sent.items():
+            to[ranks[peer]] = count
+        name, source, target = phase
+        self.events.append(
+            Event(
+                launch=self.launch,
+                rank=self.rank,
+                operation=operation,
+                phase=name,
+                start=start + self.offset,
+                end=end + self.offset,
+                sent=tuple(to),
+                received=received,
+                group=group,
+                source=source,
+                target=target,
+            )
+        )
