@@ -49,7 +49,7 @@ def cluster_card(cluster: Cluster) -> str:
             str(w.device),
             str(w.threads),
             _limit(w.memory),
-            bytes_text(held[w.rank]),
+            bytes_text(held[w.rank] if w.rank < len(held) else 0),
             str(w.pid),
         )
         for w in workers[:MAX_WORKERS]

@@ -31,10 +31,10 @@ __all__ = ["pattern"]
 MAX_BOUNDARIES = 128  # lines a direction; more would cover what they divide
 MAX_PART_NAMES = 16
 
-FATES = {  # what happens to a nonzero: word for the legend, words for the hover text
-    "local": ("local", "local: nothing moves"),
-    "by column": ("by column, B moves", "by column: a row of B is sent"),
-    "by row": ("by row, C moves", "by row: a partial row of C is sent"),
+FATES = {
+    "local": "local: nothing moves",
+    "by column": "by column: a row of B is sent",
+    "by row": "by row: a partial row of C is sent",
 }
 
 
@@ -149,7 +149,7 @@ def _fate_traces(
     """Yield a heatmap for each fate, over the cells in which it is the most frequent one."""
     by_fate = np.stack([count_cells(rows, columns, i[fate == f], j[fate == f]) for f in range(3)])
     together, winner = by_fate.sum(axis=0), by_fate.argmax(axis=0)
-    for f, (name, (short, words)) in enumerate(FATES.items()):
+    for f, (name, words) in enumerate(FATES.items()):
         shown = np.where(winner == f, by_fate[f], 0)
         own = fate == f
         most = int(shown.max(initial=1))
@@ -159,7 +159,7 @@ def _fate_traces(
             z=_gaps(shown),
             zmin=1,
             zmax=max(most, 2),
-            name=f"{short} ({count_text(int(own.sum()))})",
+            name=f"{name} ({count_text(int(own.sum()))})",
             showlegend=True,
             showscale=False,
             colorscale=_tints(FATE_COLOURS[name], most),
@@ -244,6 +244,8 @@ def _layout(
             f"a cell is {rows.step:.3g} × {columns.step:.3g}"
             + (", coloured by its most frequent case" if plan is not None else "")
         )
+    if plan is not None and not (moved or binned):
+        notes.append("by column: rows of B are sent, by row: partial rows of C")
     square = 0.4 < rows.n / max(columns.n, 1) < 2.5
     what = f"Planned fate of {plural(nnz, 'nonzero')}" if plan is not None else "Sparsity pattern"
     return base_layout(

@@ -73,9 +73,10 @@ def timeline(trace: Trace, *, mode: Mode = "auto") -> go.Figure:
             annotations=[] if len(frame) else [_nothing()],
             hovermode="closest",
             showlegend=True,
+            legend={"x": 1.01, "y": 1, "xanchor": "left", "yanchor": "top"},
             width=900,
             height=_height(ranks),
-            margin={"l": 64, "r": 24, "t": 110, "b": 56},
+            margin={"l": 64, "r": 24, "t": 88, "b": 56},
         ),
     )
 
@@ -104,7 +105,7 @@ def _operation(
         line={"color": colour, "width": lane, "simplify": False},
         marker={
             "symbol": "line-ns-open",
-            "size": lane,
+            "size": lane / 1.4,  # this symbol is 1.4 times as tall as its size says
             "color": colour,
             "line": {"width": 1.5, "color": colour},
         },
@@ -126,11 +127,11 @@ def _plain(text: str) -> str:
 
 
 def _lane_width(ranks: int) -> float:
-    return float(np.clip(0.7 * (_height(ranks) - 166) / max(ranks, 1), 1.0, 22.0))
+    return float(np.clip(0.7 * (_height(ranks) - 144) / max(ranks, 1), 1.0, 22.0))
 
 
 def _height(ranks: int) -> int:
-    return int(np.clip(166 + 34 * max(ranks, 2), 260, 760))
+    return int(np.clip(144 + 34 * max(ranks, 2), 260, 760))
 
 
 def _nothing() -> dict[str, Any]:

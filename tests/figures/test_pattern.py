@@ -113,9 +113,7 @@ def test_a_plan_colours_nonzeros_by_their_fate(matrix, partition, max_size):
     names = [trace.name for trace in figure.data[:3]]
     assert names == [
         f"{word} ({count})"
-        for word, count in zip(
-            ("local", "by column, B moves", "by row, C moves"), expected, strict=True
-        )
+        for word, count in zip(("local", "by column", "by row"), expected, strict=True)
     ]
     assert figure.layout.title.text.startswith("Planned fate of ")
     if max_size == 256:
