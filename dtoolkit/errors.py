@@ -8,6 +8,7 @@ text what happened, where, and what to do next. Errors of the wrong-argument kin
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 __all__ = [
     "ClusterClosed",
@@ -30,6 +31,17 @@ __all__ = [
 
 class DtoolkitError(Exception):
     """Base of every error that dtoolkit raises on purpose."""
+
+    def __reduce__(self) -> Any:
+        # The arguments of __init__ are not those of Exception: errors travel between processes.
+        return _again, (type(self), self.args, self.__dict__)
+
+
+def _again(kind: type[DtoolkitError], args: tuple[Any, ...], state: dict[str, Any]) -> Any:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
 
 class RankError(DtoolkitError):
@@ -102,23 +114,31 @@ class LaunchTimeout(DtoolkitError, TimeoutError):
     Attributes
     ----------
     ranks : tuple of int
-        The ranks that had not answered.
+        The ranks that had not answered; empty where the launch had not begun.
     timeout : float
         The deadline, in seconds.
     """
 
     def __init__(
-        self, *, ranks: Sequence[int], addresses: Sequence[str], timeout: float, operation: str
+        self,
+        *,
+        ranks: Sequence[int],
+        addresses: Sequence[str],
+        timeout: float,
+        operation: str,
+        detail: str = "",
     ) -> None:
         self.ranks = tuple(ranks)
         self.timeout = timeout
         self.operation = operation
         who = ", ".join(f"{r} ({a})" for r, a in zip(ranks, addresses, strict=True))
+        why = detail or (
+            f"no answer from rank(s) {who}. They are slow, stopped, or wait for a message that "
+            "nobody sends. All ranks were told to stop; a worker that does not answer the next "
+            "launch is replaced"
+        )
         super().__init__(
-            f"{operation} did not end within {timeout:g} s: no answer from rank(s) {who}. They are "
-            "slow, stopped, or wait for a message that nobody sends. All ranks were told to stop; "
-            "a worker that does not answer the next launch is replaced. Pass timeout= to wait "
-            "longer."
+            f"{operation} did not end within {timeout:g} s: {why}. Pass timeout= to wait longer."
         )
 
 

@@ -5,28 +5,30 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
-import sys
+import threading
+import time
 import uuid
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import numpy as np
 from distributed import Client
 from numpy.typing import NDArray
 
+from dtoolkit.cluster.arguments import check_arguments, gpus_of
 from dtoolkit.cluster.gang import Gang
 from dtoolkit.cluster.launch import Launch
+from dtoolkit.cluster.link import WorkerGoneError
 from dtoolkit.cluster.local import LocalWorkers
 from dtoolkit.cluster.member import Member
 from dtoolkit.cluster.remote import Remote
+from dtoolkit.cluster.sockets import by_rank
 from dtoolkit.cluster.wire import dump_call
 from dtoolkit.comm.trace import Trace
-from dtoolkit.errors import ClusterClosed
+from dtoolkit.errors import ClusterClosed, WorkerLost
 
 __all__ = ["Cluster"]
-
-_OPEN: weakref.WeakSet[Cluster] = weakref.WeakSet()
 
 
 class Cluster:
@@ -85,12 +87,12 @@ class Cluster:
         interface: str | None = None,
         timeout: float | None = 600.0,
     ) -> None:
-        _check(workers, client, threads, device, timeout)
+        check_arguments(workers, client, threads, device, timeout)
         self.timeout = timeout
         self.trace = Trace(ranks=workers or 0)
         self._local: LocalWorkers | None = None
         if client is None:
-            gpus = _gpus(device)
+            gpus = gpus_of(device)
             count = workers or len(gpus) or min(4, os.cpu_count() or 1)
             self._local = LocalWorkers(
                 count,
@@ -102,11 +104,22 @@ class Cluster:
             client = self._local.client
             workers = count
         self.client = client
-        kill = self._local.kill if self._local is not None else None
-        self._gang = Gang(client, size=workers, kill=kill, trace=self.trace)
-        _OPEN.add(self)
+        self._gang = Gang(
+            client,
+            size=workers,
+            scheduler=self._local.scheduler if self._local is not None else None,
+            kill=self._local.kill if self._local is not None else None,
+            trace=self.trace,
+        )
+        # A cluster that is made again by the same notebook cell ends its predecessor.
+        self._finalizer = weakref.finalize(self, _abandon, self._gang, self._local)
+        self._finalizer.atexit = False  # Dask and the reaper see to that
         if self._local is not None:
-            self._gang.post(self._gang.muster(_soon(30.0))).result(60.0)
+            try:
+                self._gang.ask(self._gang.roster.muster(_soon(30.0)), 60.0)
+            except BaseException:
+                self.close()
+                raise
 
     # ------------------------------------------------------------------------------ running
 
@@ -167,7 +180,7 @@ class Cluster:
         """
         call, handles = dump_call(function, args, kwargs)
         return self._gang.submit(
-            getattr(function, "__qualname__", repr(function)),
+            _name_of(function),
             lambda members: [call] * len(members),
             handles=handles,
             timeout=self._seconds(timeout),
@@ -179,7 +192,7 @@ class Cluster:
         function: Callable[..., Any],
         *args: Any,
         per_rank: Sequence[tuple[Any, ...]] | None = None,
-        restore: Callable[[list[int]], None] | None = None,
+        restore: Callable[[list[int]], object] | None = None,
         into: Remote | None = None,
         timeout: float | None = -1,
         **kwargs: Any,
@@ -205,19 +218,31 @@ class Cluster:
         """
         key = into.key if into is not None else f"{self._gang.topic}/{uuid.uuid4().hex[:16]}"
         calls, handles = self._calls(function, args, kwargs, per_rank)
+
+        def orders(members: Sequence[Member]) -> list[bytes]:
+            if per_rank is None:
+                return calls * len(members)
+            if len(calls) != len(members):
+                raise ValueError(f"per_rank has {len(calls)} tuples for {len(members)} ranks")
+            return calls
+
         launch = self._gang.submit(
-            getattr(function, "__qualname__", repr(function)),
-            lambda members: calls if per_rank is not None else calls * len(members),
-            handles=handles,
-            timeout=self._seconds(timeout),
-            keep=key,
+            _name_of(function), orders, handles=handles, timeout=self._seconds(timeout), keep=key
         )
-        sizes = self._wait(launch)
-        homes = [m.address for m in self._gang.members]
+        # Also where it fails: some ranks may have kept their results.
+        self._gang.placed(key, [m.address for m in self._gang.members])
+        try:
+            sizes = self._wait(launch)
+        except BaseException:
+            if into is None:
+                launch.add_done_callback(lambda _: self._gang.free(key))
+            raise
+        self._gang.placed(key, launch.homes)
         if into is not None:
-            into.homes, into.nbytes = homes, sizes
+            self._gang.free(key, keep=launch.homes)
+            into.homes, into.nbytes = list(launch.homes), sizes
             return into
-        return Remote(key, homes, sizes, self._gang.free, restore)
+        return Remote(key, launch.homes, sizes, self._gang.free, restore)
 
     def put(self, remote: Remote, values: dict[int, Any]) -> None:
         """Put objects under an existing handle on some ranks, where they were lost.
@@ -228,18 +253,21 @@ class Cluster:
         values : dict
             Rank to object.
         """
+        self._check_open()
         members = self._gang.members
         for rank, value in values.items():
             call, _ = dump_call(value, (), {})
             address = members[rank].address
             work = self._gang.call(address, "put", remote.key, call, timeout=120.0)
-            remote.nbytes[rank] = self._gang.post(work).result(130.0)
+            remote.nbytes[rank] = self._ask_worker(work, rank, 130.0)
             remote.homes[rank] = address
+            self._gang.placed(remote.key, [address])
 
     def fetch(self, remote: Remote, rank: int) -> Any:
         """The object of a handle on one rank, brought to the client."""
+        self._check_open()
         work = self._gang.call(remote.homes[rank], "get", remote.key, timeout=300.0)
-        return pickle.loads(self._gang.post(work).result(310.0))
+        return pickle.loads(self._ask_worker(work, rank, 310.0))
 
     # ------------------------------------------------------------------------------- looking
 
@@ -247,7 +275,7 @@ class Cluster:
     def workers(self) -> list[Member]:
         """The workers by rank, as the next launch would take them."""
         self._check_open()
-        return list(self._gang.post(self._gang.muster(_soon(30.0))).result(60.0))
+        return list(self._gang.ask(self._gang.roster.muster(_soon(30.0)), 60.0))
 
     @property
     def size(self) -> int:
@@ -269,19 +297,13 @@ class Cluster:
         """In words: open or closed, and what runs."""
         if self._gang.closed:
             return "closed"
-        running = list(self._gang._queue)
+        running = list(self._gang.queue)
         return "idle" if not running else f"{running[0]!r}, {len(running) - 1} waiting"
 
     @property
     def held(self) -> list[int]:
         """Bytes of distributed data that each rank's worker holds."""
-
-        async def ask() -> list[int]:
-            calls = [self._gang.call(m.address, "held") for m in self._gang.members]
-            return list(await asyncio.gather(*calls))
-
-        self._check_open()
-        return self._gang.post(ask()).result(60.0)
+        return self._ask_all("held")
 
     def socket_bytes(self) -> NDArray[np.int64]:
         """Bytes that the kernel counted on the sockets of the group since it formed.
@@ -293,24 +315,15 @@ class Cluster:
             Two calls around a launch tell what it moved, independently of the trace. Zeros before
             the first launch; -1 where the system does not count (macOS).
         """
-
-        async def ask() -> list[Any]:
-            calls = [self._gang.call(m.address, "connections") for m in self._gang.members]
-            return list(await asyncio.gather(*calls))
-
-        self._check_open()
-        answers = self._gang.post(ask()).result(60.0)
-        return _by_rank(answers)
+        return by_rank(self._ask_all("connections", self._gang.topic))
 
     # ------------------------------------------------------------------------------- closing
 
     def close(self) -> None:
         """End what runs, free the data, and end the workers if this cluster started them."""
-        if self._gang.closed:
-            return
-        self._gang.post(self._gang.close()).result(15.0)
-        if self._local is not None:
-            self._local.close()
+        if not self._gang.closed:
+            self._finalizer.detach()
+            _end(self._gang, self._local)
 
     def __enter__(self) -> Cluster:
         return self
@@ -353,6 +366,33 @@ class Cluster:
             launch.cancel()
             raise
 
+    def _ask_worker(self, work: Coroutine[Any, Any, Any], rank: int, timeout: float) -> Any:
+        try:
+            return self._gang.ask(work, timeout)
+        except WorkerGoneError as gone:
+            raise WorkerLost(
+                ranks=[rank], addresses=[gone.address], operation="a transfer of data"
+            ) from gone
+
+    def _ask_all(self, method: str, *args: Any) -> list[Any]:
+        """What every rank's worker answers."""
+
+        async def ask() -> list[Any]:
+            members = await self._gang.roster.muster(_soon(30.0))
+            calls = [self._gang.call(m.address, method, *args) for m in members]
+            return list(await asyncio.gather(*calls))
+
+        self._check_open()
+        try:
+            answers: list[Any] = self._gang.ask(ask(), 60.0)
+        except WorkerGoneError as gone:
+            raise WorkerLost(
+                ranks=[self._gang.roster.rank_of(gone.address)],
+                addresses=[gone.address],
+                operation=f"a question ({method})",
+            ) from gone
+        return answers
+
     def _seconds(self, timeout: float | None) -> float | None:
         self._check_open()
         if timeout is None:
@@ -368,70 +408,24 @@ class Cluster:
             raise ClusterClosed("the cluster is closed: make a new one")
 
 
-def _check(
-    workers: int | None,
-    client: Client | None,
-    threads: int,
-    device: str | None,
-    timeout: float | None,
-) -> None:
-    if sys.platform == "win32":
-        raise OSError("dtoolkit runs on Linux and macOS; on Windows use WSL2")
-    if workers is not None and (not isinstance(workers, int) or workers < 1):
-        raise ValueError(f"workers must be an integer of at least 1, got {workers!r}")
-    if client is not None:
-        if not isinstance(client, Client):
-            raise TypeError(f"client must be a distributed.Client, got {type(client).__name__}")
-        if client.asynchronous:
-            raise ValueError(
-                "client was made with asynchronous=True; make it as Client(address), which runs "
-                "its event loop in a thread of its own"
-            )
-    if not isinstance(threads, int) or threads < 1:
-        raise ValueError(f"threads must be an integer of at least 1, got {threads!r}")
-    if device not in (None, "cpu", "cuda"):
-        raise ValueError(f"device must be 'cpu' or 'cuda', got {device!r}")
-    if timeout is not None and not timeout > 0:
-        raise ValueError(f"timeout must be a positive number of seconds or None, got {timeout}")
+def _name_of(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__qualname__", None) or repr(function))
 
 
-def _gpus(device: str | None) -> list[str]:
-    """Names of the GPUs to use, as CUDA_VISIBLE_DEVICES takes them. CUDA is not initialised."""
-    if device == "cpu":
-        return []
-    import torch
+def _end(gang: Gang, local: LocalWorkers | None) -> None:
+    try:
+        gang.ask(gang.close(), 15.0)
+    except (RuntimeError, TimeoutError):  # the client is closed, or its loop does not answer
+        gang.closed = True
+    finally:
+        if local is not None:
+            local.close()
 
-    count = torch.cuda.device_count()
-    if device == "cuda" and not count:
-        raise ValueError("device='cuda', but torch sees no GPU on this machine")
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return visible.split(",")[:count] if visible else [str(i) for i in range(count)]
+
+def _abandon(gang: Gang, local: LocalWorkers | None) -> None:
+    """End what belongs to a cluster that was dropped; on a thread, since it takes a while."""
+    threading.Thread(target=_end, args=(gang, local), name="dtoolkit-end", daemon=True).start()
 
 
 def _soon(seconds: float) -> float:
-    import time
-
     return time.perf_counter() + seconds
-
-
-def _by_rank(answers: Sequence[Any]) -> NDArray[np.int64]:
-    """Received bytes by source and target, from each rank's ports and connections."""
-    size = len(answers)
-    total = np.zeros((size, size), np.int64)
-    # The end that connected knows whom it called by the port; the end that accepted is found as
-    # the mirror image of that connection.
-    caller = {}
-    for rank, (ports, found) in enumerate(answers):
-        for local, remote, _, _ in found:
-            if remote in ports and local not in ports:
-                caller[(local, remote)] = (rank, ports.index(remote))
-    for _, found in answers:
-        for local, remote, _, received in found:
-            if (local, remote) in caller:
-                me, peer = caller[(local, remote)]
-            elif (remote, local) in caller:
-                peer, me = caller[(remote, local)]
-            else:
-                continue
-            total[peer, me] += received
-    return total

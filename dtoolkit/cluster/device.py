@@ -38,4 +38,5 @@ def limit_threads(threads: int) -> None:
 
     torch.set_num_threads(threads)
     threadpool_limits(threads)
-    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+    most: int = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
+    numba.set_num_threads(min(threads, most))

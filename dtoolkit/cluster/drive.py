@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import pickle
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dtoolkit.cluster import membership
+from dtoolkit.cluster.link import WorkerGoneError
 from dtoolkit.cluster.member import Member
+from dtoolkit.cluster.mesh import Assignment
 from dtoolkit.cluster.wire import Order, Reply
 from dtoolkit.errors import (
     CommunicationError,
-    DtoolkitError,
     LaunchTimeout,
     RankError,
     WorkerLost,
@@ -27,8 +28,10 @@ __all__ = ["Drive"]
 
 _STOPPING = 0.6  # seconds that the ranks have to stop once a launch has failed
 _CAUSE = 1.0  # seconds to look for the cause after a connection broke
+_LOGS = 1.0  # seconds that metrics may take to arrive after the results
+_LOOK = 0.25  # seconds between two looks at the watch
 _WATCH = 0.25  # seconds between two looks at the scheduler's list of workers
-_WATCH_SHORT = 0.03  # the same while a launch waits for newcomers
+_WATCH_SHORT = 0.03  # the same where it costs nothing, or a launch waits for newcomers
 
 
 class Drive:
@@ -64,15 +67,30 @@ class Drive:
         self.calls: dict[str, asyncio.Task[Reply]] = {}
         self.replies: dict[str, Reply] = {}
         self.over: set[str] = set()  # calls whose end was dealt with
-        self.lost: list[str] = []
+        self.lost: dict[str, int] = {}  # address and rank of those that are gone, in order
         self.elastic = False
         self.keep = ""
-        self.homes: list[str] = []
         self._orders: Sequence[bytes] = ()
         self._expires = float("inf")
+        self._logged = 0
 
-    async def run(self, orders: Sequence[bytes], keep: str, elastic: bool) -> list[Any]:
+    async def run(
+        self,
+        orders: Sequence[bytes],
+        assignments: Sequence[Assignment],
+        keep: str,
+        elastic: bool,
+    ) -> list[Any]:
         """Send the orders, watch, and return the results by rank.
+
+        Parameters
+        ----------
+        orders : sequence of bytes
+            The pickled call of each rank.
+        assignments : sequence of Assignment
+        keep : str
+            Key under which the results stay on the workers; empty to bring them here.
+        elastic : bool
 
         Returns
         -------
@@ -84,26 +102,32 @@ class Drive:
         gang.drives[self.launch.number] = self
         watch = asyncio.ensure_future(self._watch())
         try:
-            assignments = await gang.assignments(list(self.members.values()))
             for rank, member in enumerate(self.members.values()):
                 self._send(member, orders[rank], assignments[rank], joined=False)
             self.launch.tell(f"running on {len(self.members)} ranks")
-            await self._until_ended()
+            await self._until_ended(watch)
             return self._results()
         except BaseException as error:
             gang.break_group()
-            silent = await self._stop_all()
+            # Not to be cut short by a second cancellation: ranks that still run would be left.
+            silent = await _surely(self._stop_all())
             if isinstance(error, LaunchTimeout) and silent:
                 raise self._timeout(silent) from None  # the others only waited for these
+            if isinstance(error, WorkerLost) and len(self.lost) > len(error.ranks):
+                raise self._worker_lost() from None  # more of them went at the same time
             raise
         finally:
             watch.cancel()
+            await _surely(self._last_words())
             gang.drives.pop(self.launch.number, None)
-            gang.record([self.replies[a] for a in self.replies])
-            for reply in self.replies.values():
-                self.launch.receive(
-                    [{k: v for k, v in e.items() if k != "launch"} for e in reply.log]
-                )
+            gang.record(self.replies.values())
+
+    def logged(self, messages: list[dict[str, Any]]) -> None:
+        """Metrics have come from a rank."""
+        self._logged += len(messages)
+        self.launch.receive(
+            [{k: v for k, v in message.items() if k != "launch"} for message in messages]
+        )
 
     def asked(self, *, address: str, size: int | None, timeout: float) -> None:
         """A rank of an elastic launch waits for the next group."""
@@ -131,23 +155,32 @@ class Drive:
         self.calls[member.address] = task
         task.add_done_callback(lambda _: self.inbox.put_nowait(("call", member.address)))
 
-    async def _until_ended(self) -> None:
+    async def _until_ended(self, watch: asyncio.Task[None]) -> None:
         while len(self.over) < len(self.calls):
-            now = time.perf_counter()
-            try:
-                kind, item = await asyncio.wait_for(
-                    self.inbox.get(), max(0.0, min(self.deadline, self._expires) - now)
-                )
-            except TimeoutError:
-                if time.perf_counter() >= self.deadline:
-                    late = [a for a, task in self.calls.items() if not task.done()]
-                    raise self._timeout(late) from None
-                self._expires = float("inf")
-                kind, item = "event", membership.Expired()
+            if watch.done():
+                await watch  # the scheduler cannot be reached
+            if self.inbox.empty():
+                now = time.perf_counter()
+                patience = max(0.0, min(self.deadline, self._expires) - now)
+                try:
+                    kind, item = await asyncio.wait_for(self.inbox.get(), min(patience, _LOOK))
+                except TimeoutError:
+                    kind, item = self._nothing_came()
+            else:
+                kind, item = self.inbox.get_nowait()
             if kind == "event":
                 await self._membership(item)
-            else:
+            elif kind == "call":
                 await self._ended(item)
+
+    def _nothing_came(self) -> tuple[str, Any]:
+        now = time.perf_counter()
+        if now >= self.deadline:
+            raise self._timeout([a for a, task in self.calls.items() if not task.done()])
+        if now >= self._expires:
+            self._expires = float("inf")
+            return "event", membership.Expired()
+        return "nothing", None
 
     async def _ended(self, address: str) -> None:
         """A worker's call has come back, or the worker is gone."""
@@ -156,11 +189,11 @@ class Drive:
         if task.cancelled():  # the watch saw the worker go
             return
         error = task.exception()
-        if error is not None:
-            if isinstance(error, DtoolkitError):
-                raise error
+        if isinstance(error, WorkerGoneError):
             await self._gone(address)
             return
+        if error is not None:
+            raise error
         reply = self.replies[address] = task.result()
         if reply.kind == "done":
             await self._membership(membership.Returned(address))
@@ -172,22 +205,24 @@ class Drive:
             raise CommunicationError(f"rank {self._rank(address)} stopped by itself: {reply.cause}")
 
     async def _gone(self, address: str) -> None:
-        if address not in self.lost:
-            self.lost.append(address)
+        self._note_lost(address)
         if not self.elastic:
             raise self._worker_lost()
         await self._membership(membership.Lost(address))
         if not self.state.active and not self.state.returned:
             raise self._worker_lost()
 
+    def _note_lost(self, address: str) -> None:
+        self.lost.setdefault(address, self._rank(address))
+
     async def _find_cause(self, address: str, reply: Reply) -> None:
         """A connection broke on a rank: somebody was lost, or raised, or it is what it is."""
         end = time.perf_counter() + _CAUSE
         while time.perf_counter() < end:
-            there = await self.gang.present()
-            missing = [a for a in self.state.members if a not in there and a not in self.replies]
-            if missing:
-                await self._gone(missing[0])
+            there = await self.gang.link.present()
+            for member in self.state.members:
+                if member not in there and member not in self.replies:
+                    await self._gone(member)
             for other, task in self.calls.items():
                 if task.done() and other not in self.replies and not task.cancelled():
                     if task.exception() is not None:
@@ -201,13 +236,15 @@ class Drive:
     async def _watch(self) -> None:
         """Look at the membership: a call to a worker that is gone need not end by itself."""
         known = set(self.state.members)
+        link = self.gang.link
         while True:
-            hurried = self.elastic and len(self.state.active) < self.state.limit
+            hurried = link.local or (self.elastic and len(self.state.active) < self.state.limit)
             await asyncio.sleep(_WATCH_SHORT if hurried else _WATCH)
-            there = await self.gang.present()
-            for address in self.state.members:
-                if address not in there and not self.calls[address].done():
-                    self.calls[address].cancel()
+            there = await link.present()
+            for address, task in self.calls.items():
+                if address not in there and not task.done():
+                    task.cancel()
+                    self._note_lost(address)
                     self.inbox.put_nowait(("event", membership.Lost(address)))
             if not self.elastic:
                 continue
@@ -219,45 +256,48 @@ class Drive:
     # ---------------------------------------------------------------------------- membership
 
     async def _membership(self, event: membership.Event) -> None:
-        if isinstance(event, membership.Lost) and not self.elastic:
-            await self._gone(event.address)
+        if isinstance(event, membership.Lost):
+            self._note_lost(event.address)
+            if not self.elastic:
+                raise self._worker_lost()
         self.state, actions = membership.step(self.state, event)
         for action in actions:
             if isinstance(action, membership.Tell):
                 self.gang.break_group()
-                await asyncio.gather(
-                    *(
-                        self.gang.call(
-                            a, "stop", self.launch.number, list(action.lost), timeout=2.0
-                        )
-                        for a in action.addresses
-                    ),
-                    return_exceptions=True,
+                await self._tell_all(
+                    {a: ("stop", list(action.lost)) for a in action.addresses}, timeout=2.0
                 )
             else:
                 await self._form(action)
 
+    async def _tell_all(self, words: Mapping[str, tuple[str, Any]], *, timeout: float) -> None:
+        """Call a method about this launch on several workers; the watch finds who is gone."""
+        topic, number = self.gang.topic, self.launch.number
+        calls = [
+            self.gang.call(address, method, topic, number, what, timeout=timeout)
+            for address, (method, what) in words.items()
+        ]
+        await asyncio.gather(*calls, return_exceptions=True)
+
     async def _form(self, action: membership.Form) -> None:
         self._expires = float("inf")
         gang = self.gang
-        members = []
-        for rank, address in enumerate(action.members):
-            known = await gang.member(address)
-            self.members[address] = known
-            members.append(known)
-            del rank
-        gang.break_group()
-        assignments = await gang.assignments(members)
-        calls = []
+        try:
+            members = [await gang.roster.member(a, self.deadline) for a in action.members]
+            self.members.update({m.address: m for m in members})
+            gang.break_group()
+            assignments = await gang.assignments(members, self.deadline)
+        except WorkerGoneError as gone:  # the survivors are told, and ask again
+            self.inbox.put_nowait(("event", membership.Lost(gone.address)))
+            return
+        words = {}
         for member, assignment in zip(members, assignments, strict=True):
             if member.address in action.newcomers:
                 call = self._orders[min(assignment.rank, len(self._orders) - 1)]
                 self._send(member, call, assignment, joined=True)
             else:
-                calls.append(
-                    gang.call(member.address, "assign", self.launch.number, assignment, timeout=5.0)
-                )
-        await asyncio.gather(*calls, return_exceptions=True)
+                words[member.address] = ("assign", assignment)
+        await self._tell_all(words, timeout=5.0)
         self.launch.tell(f"running on {len(members)} ranks (group re-formed)")
 
     # -------------------------------------------------------------------------------- ending
@@ -265,20 +305,22 @@ class Drive:
     async def _stop_all(self) -> list[str]:
         """Stop every rank that still runs; returns those that do not answer, now suspects."""
         silent = []
+        gang, number = self.gang, self.launch.number
         running = [a for a, task in self.calls.items() if not task.done() and a not in self.lost]
-        stops = [
-            asyncio.ensure_future(self.gang.call(a, "stop", self.launch.number, None))
+        stops = {
+            a: asyncio.ensure_future(gang.call(a, "stop", gang.topic, number, None))
             for a in running
-        ]
+        }
         if stops:
-            await asyncio.wait(stops, timeout=_STOPPING)
-        for address, stop in zip(running, stops, strict=True):
+            await asyncio.wait(stops.values(), timeout=_STOPPING)
+        for address, stop in stops.items():
             if not stop.done():
                 stop.cancel()
-                self.calls[address].cancel()
-                self.gang.suspect(address)
+                gang.roster.suspect(address)
                 silent.append(address)
-        left = [self.calls[a] for a in running]
+            elif not stop.cancelled() and stop.exception() is not None:
+                self._note_lost(address)
+        left = [self.calls[a] for a in running if a not in silent]
         if left:
             await asyncio.wait(left, timeout=0.1)
         for address, task in self.calls.items():
@@ -288,12 +330,19 @@ class Drive:
                 self.replies.setdefault(address, task.result())
         return silent
 
+    async def _last_words(self) -> None:
+        """Wait for the metrics that ranks have sent on the slower way, then add the rest."""
+        shipped = sum(reply.shipped for reply in self.replies.values())
+        end = time.perf_counter() + _LOGS
+        while self._logged < shipped and time.perf_counter() < end:
+            await asyncio.sleep(0.001)
+        for reply in self.replies.values():
+            self.logged(reply.log)
+
     def _results(self) -> list[Any]:
-        final = [a for a in self.state.members if a in self.replies]
-        self.homes = final
-        if self.keep:
-            return [self.replies[a].nbytes for a in final]
-        return [pickle.loads(self.replies[a].value) for a in final]
+        self.launch.homes = [a for a in self.state.members if a in self.replies]
+        replies = [self.replies[a] for a in self.launch.homes]
+        return [r.nbytes if self.keep else pickle.loads(r.value) for r in replies]
 
     def _rank(self, address: str) -> int:
         members = self.state.members
@@ -316,8 +365,8 @@ class Drive:
 
     def _worker_lost(self) -> WorkerLost:
         return WorkerLost(
-            ranks=[self._rank(a) for a in self.lost],
-            addresses=self.lost,
+            ranks=list(self.lost.values()),
+            addresses=list(self.lost),
             operation=self.launch.name,
         )
 
@@ -327,4 +376,19 @@ class Drive:
             addresses=late,
             timeout=self.timeout,
             operation=self.launch.name,
+            detail="" if late else "the last answer came too late",
         )
+
+
+async def _surely(work: Coroutine[Any, Any, Any]) -> Any:
+    """Await to the end, whoever cancels the waiting meanwhile; raise the cancellation after it."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    return task.result()

@@ -13,31 +13,26 @@ import itertools
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 from distributed import Client
 
-from dtoolkit.cluster import runtime
 from dtoolkit.cluster.drive import Drive
 from dtoolkit.cluster.launch import Launch
-from dtoolkit.cluster.member import Member, clock_of
+from dtoolkit.cluster.link import Link, WorkerGoneError
+from dtoolkit.cluster.member import Member
 from dtoolkit.cluster.mesh import Assignment
-from dtoolkit.cluster.remote import Remote
+from dtoolkit.cluster.remote import Remote, restore_lost
+from dtoolkit.cluster.roster import Roster
 from dtoolkit.cluster.wire import Reply
 from dtoolkit.comm.trace import Trace
-from dtoolkit.errors import ClusterClosed, ClusterTooSmall, LaunchCancelled, VersionMismatch
+from dtoolkit.errors import ClusterClosed, ClusterTooSmall, LaunchCancelled, LaunchTimeout
 
-__all__ = ["Gang", "WorkerGoneError"]
+__all__ = ["Gang"]
 
-_PINGS = 4
-_ANSWER = 1.0  # seconds that a suspect worker has to answer
 _FORMING = 30.0  # seconds that a group may take to form
-
-
-class WorkerGoneError(Exception):
-    """A worker cannot be reached."""
+_FOREVER = 1e9
 
 
 class Gang:
@@ -48,9 +43,16 @@ class Gang:
     client : distributed.Client
     size : int or None
         Ranks of every launch; None to take all workers that are there.
+    scheduler : distributed.Scheduler or None
+        The scheduler, where it runs in this process on the client's event loop.
     kill : callable or None
         ``kill(pid)`` ends a worker of this machine for good; None to ask its nanny.
     trace : Trace
+
+    Attributes
+    ----------
+    topic : str
+        Name of this gang among others: the owner of data and groups on the workers.
     """
 
     def __init__(
@@ -58,32 +60,54 @@ class Gang:
         client: Client,
         *,
         size: int | None,
+        scheduler: Any,
         kill: Callable[[int], None] | None,
         trace: Trace,
     ) -> None:
         self.client = client
-        self.size = size
         self.trace = trace
         self.topic = f"dtoolkit-{uuid.uuid4().hex[:12]}"
-        self.members: list[Member] = []
         self.closed = False
         self.drives: dict[int, Drive] = {}
-        self._kill = kill
-        self._known: dict[str, Member] = {}
-        self._suspects: set[str] = set()
+        self.queue: list[Launch] = []
+        self.link = Link(client, scheduler)
+        self.roster = Roster(self.link, size=size, kill=kill, trace=trace)
+        self.loop: asyncio.AbstractEventLoop = client.loop.asyncio_loop  # type: ignore[union-attr]
         self._group: tuple[str, tuple[str, ...], tuple[str, int]] | None = None
+        self._homes: dict[str, set[str]] = {}
         self._numbers = itertools.count(1)
         self._turn = asyncio.Lock()
-        self._queue: list[Launch] = []
-        self._versions = runtime.versions()
-        self._boot = runtime._boot_id()
         client.subscribe_topic(self.topic, _Listener(self))
+
+    @property
+    def members(self) -> list[Member]:
+        """The members by rank, as last mustered."""
+        return self.roster.members
 
     # ------------------------------------------------------------------------- any thread
 
     def post(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Start a coroutine on the client's loop; returns a concurrent future."""
-        return asyncio.run_coroutine_threadsafe(work, self.client.loop.asyncio_loop)
+        try:
+            return asyncio.run_coroutine_threadsafe(work, self.loop)
+        except RuntimeError:  # the loop is closed
+            work.close()
+            raise
+
+    def ask(self, work: Coroutine[Any, Any, Any], timeout: float) -> Any:
+        """Run a coroutine on the client's loop and wait for it.
+
+        Raises
+        ------
+        RuntimeError
+            Called on that loop's own thread, which would wait for itself.
+        """
+        if asyncio._get_running_loop() is self.loop:
+            work.close()
+            raise RuntimeError(
+                "a cluster cannot be asked in a callback on Dask's thread: use cluster.submit there"
+            )
+        return self.post(work).result(timeout)
 
     def submit(
         self,
@@ -99,108 +123,61 @@ class Gang:
         if self.closed:
             raise ClusterClosed("the cluster is closed: make a new one")
         launch = Launch(next(self._numbers), name)
-        task = self.post(self._launch(launch, orders, handles, timeout, keep, elastic))
+        launch._loop = self.loop
+        seconds = _FOREVER if timeout is None else timeout
+        task = self.post(self._launch(launch, orders, handles, seconds, keep, elastic))
+        # A launch that is cancelled before its first instruction never comes to its own words.
+        task.add_done_callback(lambda _: launch.settle(error=_cancelled(launch)))
         launch._cancel = task.cancel
         return launch
 
-    def free(self, key: str) -> None:
-        """Forget the objects of a key, some time soon; called by finalizers, from any thread."""
-        if not self.closed:
+    def placed(self, key: str, homes: Iterable[str]) -> None:
+        """Note where the objects of a key are."""
+        self._homes.setdefault(key, set()).update(homes)
+
+    def free(self, key: str, keep: Iterable[str] = ()) -> None:
+        """Forget the objects of a key, some time soon; called by finalizers, from any thread.
+
+        Parameters
+        ----------
+        key : str
+        keep : iterable of str
+            Workers whose objects stay.
+        """
+        homes = self._homes.pop(key, set())
+        stay = set(keep)
+        if stay:
+            self._homes[key] = stay
+        if homes - stay and not self.closed:
             try:
-                self.post(self._free(key))
+                self.post(self._free(key, homes - stay))
             except RuntimeError:  # the loop is closed: so are the workers
                 return
 
     # -------------------------------------------------------------------- the client's loop
 
     async def call(self, address: str, method: str, *args: Any, timeout: float = 30.0) -> Any:
-        """Call a method of a worker's runtime.
+        """Call a method of a worker's runtime; see :meth:`Link.call`."""
+        return await self.link.call(address, method, *args, timeout=timeout)
+
+    async def assignments(
+        self, members: Sequence[Member], deadline: float = float("inf")
+    ) -> list[Assignment]:
+        """Places of the members in a group: the formed one if it is whole, else a new one.
 
         Raises
         ------
         WorkerGoneError
-            The worker cannot be reached, or did not answer in time.
+            The first member cannot host the group's store.
         """
-        work = self.client._run(runtime.call, method, *args, workers=[address], on_error="return")
-        try:
-            answer = (await asyncio.wait_for(work, timeout))[address]
-        except (TimeoutError, OSError, KeyError) as error:
-            raise WorkerGoneError(f"{address}: {error or 'no answer'}") from error
-        if isinstance(answer, BaseException):
-            raise WorkerGoneError(f"{address}: {answer}") from answer
-        value, error = answer
-        if error is not None:
-            raise error
-        return value
-
-    async def present(self) -> list[str]:
-        """Addresses of the workers that the scheduler knows, in a stable order."""
-        return await self.client._run_on_scheduler(_addresses)
-
-    async def muster(self, deadline: float) -> list[Member]:
-        """The members of the next launch, by rank, after replacing those that are gone.
-
-        Raises
-        ------
-        ClusterTooSmall
-            Not enough workers before the deadline.
-        """
-        await self._check_suspects()
-        while True:
-            there = [a for a in await self.present() if a not in self._suspects]
-            size = self.size or len(there)
-            if size and len(there) >= size:
-                chosen = _seat([m.address for m in self.members], there, size)
-                try:
-                    members = [replace(await self.member(a), rank=r) for r, a in enumerate(chosen)]
-                except WorkerGoneError:
-                    await asyncio.sleep(0.05)
-                    continue
-                self.members = members
-                self.trace.ranks = max(self.trace.ranks, size)
-                return members
-            if time.perf_counter() > deadline:
-                raise ClusterTooSmall(
-                    f"the launch needs {size or 1} workers and {len(there)} are there. Start more "
-                    "workers, or make the Cluster with workers= at most that number."
-                )
-            await asyncio.sleep(0.03)
-
-    async def member(self, address: str) -> Member:
-        """What is known of a worker; asked once.
-
-        Raises
-        ------
-        VersionMismatch
-        """
-        if address in self._known:
-            return self._known[address]
-        pings = []
-        for _ in range(_PINGS):
-            sent = time.perf_counter()
-            answer = await self.call(address, "describe", timeout=20.0)
-            pings.append((sent, answer, time.perf_counter()))
-        if answer["versions"] != self._versions:
-            raise VersionMismatch(
-                f"worker {address} runs {answer['versions']} and this kernel {self._versions}: "
-                "install the same versions in both"
-            )
-        offset, error = clock_of(pings, self._boot)
-        self.trace.clock_error = max(self.trace.clock_error, error)
-        facts = {k: answer[k] for k in ("pid", "host", "device", "gpu", "threads", "memory")}
-        self._known[address] = Member(
-            address, **facts, offset=offset, clock_error=error, boot=answer["boot"]
-        )
-        return self._known[address]
-
-    async def assignments(self, members: Sequence[Member]) -> list[Assignment]:
-        """Places of the members in a group: the formed one if it is whole, else a new one."""
         addresses = tuple(m.address for m in members)
         if self._group is None or self._group[1] != addresses:
+            self._group = None
             name = f"{self.topic}/{uuid.uuid4().hex[:8]}"
             where = ("", 0)
             if len(members) > 1:
-                where = await self.call(addresses[0], "open_store", name, timeout=5.0)
+                patience = max(0.1, min(5.0, deadline - time.perf_counter()))
+                where = await self.call(addresses[0], "open_store", self.topic, timeout=patience)
             self._group = (name, addresses, where)
         name, _, (host, port) = self._group
         gpus = {(m.host, m.gpu) for m in members}
@@ -214,107 +191,104 @@ class Gang:
         """The formed group is no longer whole: the next launch forms another."""
         self._group = None
 
-    def suspect(self, address: str) -> None:
-        """A worker did not answer: it is asked again, and replaced, before the next launch."""
-        self._suspects.add(address)
-
     async def _launch(
         self,
         launch: Launch,
         orders: Callable[[Sequence[Member]], Sequence[bytes]],
         handles: Sequence[Remote],
-        timeout: float | None,
+        seconds: float,
         keep: str,
         elastic: bool,
     ) -> None:
-        self._queue.append(launch)
-        if len(self._queue) > 1:
-            first = self._queue[0]
+        if self.queue:
+            first = self.queue[0]
             launch.tell(
-                f"queued behind {len(self._queue) - 1}: launch {first.number} ({first.name}) first"
+                f"queued behind {len(self.queue)}: launch {first.number} ({first.name}) first"
             )
+        self.queue.append(launch)
         try:
             for _ in range(4):
                 async with self._turn:
-                    launch.tell("starting")
-                    seconds = 1e9 if timeout is None else timeout
-                    deadline = time.perf_counter() + seconds
-                    members = await self.muster(deadline)
-                    lost = self._lost(handles, members)
-                    if not lost:
-                        drive = Drive(self, launch, members, deadline, seconds)
-                        launch.settle(await drive.run(orders(members), keep, elastic))
-                        return
+                    lost = await self._attempt(launch, orders, handles, seconds, keep, elastic)
+                if not lost:
+                    return
                 # Making shards again takes launches of its own, which need the turn.
                 launch.tell("making lost shards again")
                 for handle, ranks in lost:
-                    await asyncio.to_thread(_restore, handle, ranks)
+                    await asyncio.to_thread(restore_lost, handle, ranks)
             raise ClusterTooSmall("workers are lost faster than their shards can be made again")
         except asyncio.CancelledError:
-            launch.settle(
-                error=LaunchCancelled(f"launch {launch.number} ({launch.name}) was cancelled")
-            )
-        except WorkerGoneError as error:
-            launch.settle(error=ClusterTooSmall(f"a worker left before the launch began: {error}"))
+            launch.settle(error=_cancelled(launch))
         except BaseException as error:
             launch.settle(error=error)
         finally:
-            self._queue.remove(launch)
+            self.queue.remove(launch)
 
-    def _lost(
-        self, handles: Sequence[Remote], members: Sequence[Member]
+    async def _attempt(
+        self,
+        launch: Launch,
+        orders: Callable[[Sequence[Member]], Sequence[bytes]],
+        handles: Sequence[Remote],
+        seconds: float,
+        keep: str,
+        elastic: bool,
     ) -> list[tuple[Remote, list[int]]]:
-        addresses = [m.address for m in members]
-        found = []
-        for handle in {id(h): h for h in handles}.values():
-            ranks = handle.lost(addresses) if len(handle.homes) == len(addresses) else None
-            if ranks is None or ranks:
-                found.append((handle, ranks or []))
-        return found
-
-    async def _check_suspects(self) -> None:
-        for address in tuple(self._suspects):
-            there = await self.present()
-            if address in there:
+        """Run the launch; or return the handles, with ranks, whose objects were lost."""
+        label = f"launch {launch.number} ({launch.name})"
+        async with self.link.turn(
+            self.topic, launch.number, label, seconds, launch.tell
+        ) as orphans:
+            launch.tell("starting")
+            deadline = time.perf_counter() + seconds
+            while True:
                 try:
-                    await self.call(address, "held", timeout=_ANSWER)
-                except WorkerGoneError:
-                    await self._replace(address)
-                    continue
-            self._suspects.discard(address)
+                    members = await self.roster.muster(deadline, launch.tell)
+                    lost = _lost(handles, members)
+                    if lost:
+                        return lost
+                    assignments = await self.assignments(members, deadline)
+                    break
+                except WorkerGoneError as gone:  # nothing has begun yet: go on without it
+                    self.roster.suspect(gone.address)
+                    if time.perf_counter() >= deadline:
+                        raise LaunchTimeout(
+                            ranks=[self.roster.rank_of(gone.address)],
+                            addresses=[gone.address],
+                            timeout=seconds,
+                            operation=launch.name,
+                        ) from gone
+            await self._forget(orphans, members)
+            drive = Drive(self, launch, members, deadline, seconds)
+            launch.settle(await drive.run(orders(members), assignments, keep, elastic))
+            return []
 
-    async def _replace(self, address: str) -> None:
-        """End a worker that does not answer; its nanny starts another under a new address."""
-        member = self._known.get(address)
-        if self._kill is not None and member is not None:
-            self._kill(member.pid)
-        else:
-            await self.client._restart_workers([address], timeout=20.0, raise_for_error=False)
-        end = time.perf_counter() + 10.0
-        while address in await self.present() and time.perf_counter() < end:
-            await asyncio.sleep(0.02)
-        self._suspects.discard(address)
+    async def _forget(self, owners: Sequence[str], members: Sequence[Member]) -> None:
+        """Let the workers forget what clusters left behind whose clients are gone."""
+        calls = [self.call(m.address, "close", o, timeout=5.0) for o in owners for m in members]
+        await asyncio.gather(*calls, return_exceptions=True)
 
-    async def _free(self, key: str) -> None:
-        for member in self.members:
-            try:
-                await self.call(member.address, "free", [key], timeout=5.0)
-            except WorkerGoneError:
-                continue
+    async def _free(self, key: str, homes: set[str]) -> None:
+        there = await self.link.present()
+        calls = [self.call(a, "free", [key], timeout=5.0) for a in homes if a in there]
+        await asyncio.gather(*calls, return_exceptions=True)
 
     async def close(self) -> None:
         """Let the workers forget what belongs to this gang."""
         self.closed = True
-        for launch in tuple(self._queue):
+        for launch in tuple(self.queue):
             launch.cancel()
         end = time.perf_counter() + 3.0
-        while self._queue and time.perf_counter() < end:
+        while self.queue and time.perf_counter() < end:
             await asyncio.sleep(0.01)
+        if self.client.status != "running":
+            return
         self.client.unsubscribe_topic(self.topic)
-        calls = [self.call(m.address, "close", timeout=2.0) for m in self.members]
-        await asyncio.gather(*calls, return_exceptions=True)
+        if not self.link.local:  # ours end anyway
+            calls = [self.call(m.address, "close", self.topic, timeout=2.0) for m in self.members]
+            await asyncio.gather(*calls, return_exceptions=True)
+            await self.link.leave(self.topic)
 
-    def record(self, replies: Sequence[Reply]) -> None:
+    def record(self, replies: Iterable[Reply]) -> None:
         """Put the events of the replies into the trace."""
         for reply in replies:
             if reply.events:
@@ -340,35 +314,19 @@ class _Listener:
                 continue
             drive = gang.drives.get(message.get("launch"))
             if drive is not None:
-                drive.launch.receive([{k: v for k, v in message.items() if k != "launch"}])
+                drive.logged([message])
 
 
-def _addresses(dask_scheduler: Any) -> list[str]:
-    return [
-        address
-        for address, worker in dask_scheduler.workers.items()
-        if worker.status.name == "running"
-    ]
+def _cancelled(launch: Launch) -> LaunchCancelled:
+    return LaunchCancelled(f"launch {launch.number} ({launch.name}) was cancelled")
 
 
-def _seat(before: Sequence[str], there: Sequence[str], size: int) -> list[str]:
-    """Who gets which rank: workers keep theirs, others take the free ones in order."""
-    kept = {rank: a for rank, a in enumerate(before[:size]) if a in there}
-    others = [a for a in there if a not in kept.values()]
-    return [kept[rank] if rank in kept else others.pop(0) for rank in range(size)]
-
-
-def _restore(handle: Remote, ranks: list[int]) -> None:
-    from dtoolkit.errors import LayoutError, ShardLost
-
-    if not ranks:
-        raise LayoutError(
-            f"{handle!r} is laid over {len(handle.homes)} ranks and the cluster has another "
-            "number now: distribute it anew"
-        )
-    if handle.restore is None:
-        raise ShardLost(
-            f"rank(s) {ranks} of {handle!r} were on workers that are gone, and it cannot be made "
-            "again from a source"
-        )
-    handle.restore(ranks)
+def _lost(handles: Sequence[Remote], members: Sequence[Member]) -> list[tuple[Remote, list[int]]]:
+    """Handles with the ranks whose objects are not where they should be; no ranks: all are not."""
+    addresses = [m.address for m in members]
+    found = []
+    for handle in {id(h): h for h in handles}.values():
+        ranks = handle.lost(addresses) if len(handle.homes) == len(addresses) else None
+        if ranks is None or ranks:
+            found.append((handle, ranks or []))
+    return found

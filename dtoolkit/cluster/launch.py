@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+from dtoolkit.errors import LaunchCancelled
+
 __all__ = ["Launch"]
+
+_log = logging.getLogger(__name__)
 
 
 class Launch:
@@ -22,7 +27,10 @@ class Launch:
     name : str
         The function's name.
     events : list of dict
-        What the ranks sent by ``ctx.log`` and ``ctx.step`` so far: rank, step, time, metrics.
+        What the ranks sent by ``ctx.log`` and ``ctx.step`` so far: rank, step, time, metrics. Once
+        the launch is done, all of them are there.
+    homes : list of str
+        Addresses of the workers, by rank, that gave the results.
     """
 
     def __init__(self, number: int, name: str) -> None:
@@ -31,8 +39,11 @@ class Launch:
         self.events: list[dict[str, Any]] = []
         self.created = time.time()
         self._status = "queued"
+        self.homes: list[str] = []
         self._future: Future[Any] = Future()
-        self._cancel: Callable[[], None] | None = None
+        self._future.set_running_or_notify_cancel()  # nobody ends it but the gang
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._cancel: Callable[[], object] | None = None
         self._listeners: list[Callable[[dict[str, Any]], None]] = []
         self._guard = threading.Lock()
 
@@ -60,14 +71,19 @@ class Launch:
         TimeoutError
             It has not ended within `timeout`.
         """
+        self._check_thread()
         return self._future.result(timeout)
 
     async def wait(self) -> Any:
-        """Like :meth:`result`, to be awaited in a notebook or a callback."""
-        return await asyncio.wrap_future(self._future)
+        """Like :meth:`result`, to be awaited in a notebook or a callback.
+
+        Cancelling the wait leaves the launch running; :meth:`cancel` ends it.
+        """
+        return await asyncio.shield(asyncio.wrap_future(self._future))
 
     def exception(self) -> BaseException | None:
         """The error it ended with; None if it succeeded. Waits for the end."""
+        self._check_thread()
         return self._future.exception()
 
     def cancel(self) -> bool:
@@ -79,7 +95,10 @@ class Launch:
         return True
 
     def on_event(self, listener: Callable[[dict[str, Any]], None]) -> None:
-        """Call `listener` for every event from now on, on Dask's thread."""
+        """Call `listener` for every event from now on, on Dask's thread.
+
+        It must not wait for anything there. What it raises is logged and otherwise ignored.
+        """
         with self._guard:
             self._listeners.append(listener)
 
@@ -103,15 +122,26 @@ class Launch:
             listeners = tuple(self._listeners)
         for event in events:
             for listener in listeners:
-                listener(event)
+                try:
+                    listener(event)
+                except Exception:
+                    _log.exception("a listener of %r failed", self)
 
     def settle(self, value: Any = None, error: BaseException | None = None) -> None:
         """End the launch."""
         if self._future.done():
             return
         if error is not None:
-            self._status = f"failed: {type(error).__name__}"
+            cancelled = isinstance(error, LaunchCancelled)
+            self._status = "cancelled" if cancelled else f"failed: {type(error).__name__}"
             self._future.set_exception(error)
         else:
             self._status = "done"
             self._future.set_result(value)
+
+    def _check_thread(self) -> None:
+        if self._loop is not None and asyncio._get_running_loop() is self._loop and not self.done():
+            raise RuntimeError(
+                "waiting for a launch in a callback on Dask's thread would stop that thread, which "
+                "the launch needs: use add_done_callback, or await launch.wait()"
+            )

@@ -87,21 +87,34 @@ class LocalWorkers:
             )
         self.client = Client(self.cluster, set_as_default=False)
 
+    @property
+    def scheduler(self) -> Any:
+        """The scheduler, which runs in this process on the client's event loop."""
+        return self.cluster.scheduler
+
     def kill(self, pid: int) -> None:
         """End a worker process, whatever state it is in; the nanny starts another."""
         if pid in self._pids:
-            os.kill(pid, signal.SIGKILL)
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:  # it has just died by itself
+                return
 
     def close(self) -> None:
         """End all workers, the scheduler, and the reaper."""
         # A stopped process does not answer its nanny's polite words.
-        for pid in self._pids:
+        for nanny in self.cluster.workers.values():
             try:
-                os.kill(pid, signal.SIGCONT)
-            except (ProcessLookupError, PermissionError):
+                os.kill(nanny.pid, signal.SIGCONT)
+            except (AttributeError, TypeError, ProcessLookupError):  # it is starting, or dead
                 continue
-        self.client.close(timeout=5)
-        self.cluster.close(timeout=10)
+        try:
+            self.client.close(timeout=5)
+            self.cluster.close(timeout=10)
+        finally:
+            self._end_reaper()
+
+    def _end_reaper(self) -> None:
         if self._reaper.stdin is not None:
             self._reaper.stdin.close()
         self._reaper.wait(timeout=10)

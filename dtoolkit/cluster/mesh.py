@@ -20,7 +20,7 @@ import torch
 from torch.distributed import PrefixStore, ProcessGroupGloo, TCPStore
 
 from dtoolkit.cluster import sockets
-from dtoolkit.comm.pending import POLL, Interrupt
+from dtoolkit.comm.pending import POLL, Interrupt, brief
 from dtoolkit.comm.transport import GlooTransport, NcclTransport, Transport
 from dtoolkit.errors import CommunicationError
 
@@ -89,22 +89,33 @@ class Mesh:
         self._store: Any = None
         # Which connection leads to whom: listening port of each rank, in rank order.
         self.listening: tuple[int, ...] = ()
+        self._counted: dict[tuple[int, int], tuple[int, int]] = {}
         self.transport: Transport = self._patiently(self._form_all)
 
     def attend(self, interrupt: Interrupt) -> None:
-        """Serve the next launch: obey its interrupt, forget the subgroups of the last."""
-        self._interrupt = self.transport.interrupt = interrupt  # type: ignore[attr-defined]
+        """Serve the next launch: obey its interrupt."""
+        self._interrupt = self.transport.interrupt = interrupt
+
+    def drop_subgroups(self) -> None:
+        """Let go of the groups that a launch has made of this one; their counts stay."""
         base = 1 + self.assignment.nccl
-        _drop_later(self._groups[base:])
-        del self._groups[base:]
+        if len(self._groups) > base:
+            self._count()
+            _drop_later(self._groups[base:])
+            del self._groups[base:]
 
     def cut(self) -> int:
         """Break every connection of the group and of its store; returns how many."""
         return sockets.cut(self._ports)
 
-    def connections(self) -> list[sockets.Connection]:
-        """The group's own connections (without the store's), with the kernel's byte counts."""
-        return sockets.connections(set(self.listening))
+    def counters(self) -> list[tuple[int, int, int, int]]:
+        """(local port, remote port, sent, received) of every connection that the group has had.
+
+        The kernel's counts, without the store's connections; those of subgroups are in it, also of
+        subgroups that are gone.
+        """
+        self._count()
+        return [(*ports, *counts) for ports, counts in self._counted.items()]
 
     def drop(self) -> None:
         """Cut and forget the group without waiting for its threads."""
@@ -112,6 +123,10 @@ class Mesh:
         leftovers = [self._groups, self._store, self.__dict__.pop("transport", None)]
         self._groups, self._store = [], None
         _drop_later(leftovers)
+
+    def _count(self) -> None:
+        for one in sockets.connections(set(self.listening)):
+            self._counted[one.local, one.remote] = (one.sent, one.received)
 
     def _patiently(self, work: Callable[[], Transport]) -> Transport:
         """Run `work` on its own thread; leave it behind when the interrupt is set."""
@@ -134,8 +149,7 @@ class Mesh:
                     self._interrupt.check()
         except (RuntimeError, TimeoutError) as error:
             self._interrupt.check()
-            brief = str(error).strip().splitlines()[0][:300]
-            raise CommunicationError(f"the group could not be formed: {brief}") from error
+            raise CommunicationError(f"the group could not be formed: {brief(error)}") from error
         except BaseException:
             self.cut()
             raise
@@ -167,7 +181,7 @@ class Mesh:
         here = self.assignment
         rank = list(members).index(here.rank)
         store = PrefixStore(name, self._store)
-        options = ProcessGroupGloo._Options()
+        options = ProcessGroupGloo._Options()  # type: ignore[attr-defined]
         options._devices = [self._device]
         options._timeout = timedelta(seconds=here.timeout)
         options._threads = 2
@@ -182,7 +196,12 @@ class Mesh:
 
         if not here.nccl:
             return GlooTransport(group, self._interrupt, subgroup)
-        nccl = torch.distributed.ProcessGroupNCCL(PrefixStore("nccl", store), rank, len(members))
+        nccl = torch.distributed.ProcessGroupNCCL(
+            PrefixStore("nccl", store),
+            rank,
+            len(members),
+            torch.distributed.ProcessGroupNCCL.Options(),
+        )
         self._groups.append(nccl)
         return NcclTransport(group, nccl, self._interrupt, subgroup)
 

@@ -6,7 +6,9 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = ["Remote"]
+from dtoolkit.errors import LayoutError, ShardLost
+
+__all__ = ["Remote", "restore_lost"]
 
 
 class Remote:
@@ -33,7 +35,7 @@ class Remote:
         homes: Sequence[str],
         nbytes: Sequence[int],
         free: Callable[[str], None],
-        restore: Callable[[list[int]], None] | None = None,
+        restore: Callable[[list[int]], object] | None = None,
     ) -> None:
         self.key = key
         self.homes = list(homes)
@@ -63,3 +65,24 @@ class Remote:
 
     def __repr__(self) -> str:
         return f"<Remote {self.key}: {sum(self.nbytes)} bytes on {len(self.homes)} workers>"
+
+
+def restore_lost(handle: Remote, ranks: list[int]) -> None:
+    """Make the objects of `ranks` again; no ranks: the cluster has another number of them now.
+
+    Raises
+    ------
+    LayoutError, ShardLost
+        It cannot be done.
+    """
+    if not ranks:
+        raise LayoutError(
+            f"{handle!r} is laid over {len(handle.homes)} ranks and the cluster has another "
+            "number now: distribute it anew"
+        )
+    if handle.restore is None:
+        raise ShardLost(
+            f"rank(s) {ranks} of {handle!r} were on workers that are gone, and it cannot be made "
+            "again from a source"
+        )
+    handle.restore(ranks)

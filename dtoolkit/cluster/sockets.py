@@ -12,9 +12,13 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
 
-__all__ = ["Connection", "connections", "cut", "listening_ports"]
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Connection", "by_rank", "connections", "cut", "listening_ports"]
 
 # Offsets in Linux's struct tcp_info (include/uapi/linux/tcp.h).
 _BYTES_ACKED = 120
@@ -70,6 +74,29 @@ def cut(ports: Collection[int]) -> int:
             except OSError:  # closed since
                 continue
     return count
+
+
+def by_rank(answers: Sequence[Any]) -> NDArray[np.int64]:
+    """Received bytes by source and target, from each rank's ports and connections."""
+    size = len(answers)
+    total = np.zeros((size, size), np.int64)
+    # The end that connected knows whom it called by the port; the end that accepted is found as
+    # the mirror image of that connection.
+    caller = {}
+    for rank, (ports, found) in enumerate(answers):
+        for local, remote, _, _ in found:
+            if remote in ports and local not in ports:
+                caller[(local, remote)] = (rank, ports.index(remote))
+    for _, found in answers:
+        for local, remote, _, received in found:
+            if (local, remote) in caller:
+                me, peer = caller[(local, remote)]
+            elif (remote, local) in caller:
+                peer, me = caller[(remote, local)]
+            else:
+                continue
+            total[peer, me] += received
+    return total
 
 
 def _sockets() -> Iterator[socket.socket]:

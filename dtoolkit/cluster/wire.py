@@ -75,6 +75,8 @@ class Reply:
     events : list of Event
     log : list of dict
         Metrics that were not sent yet.
+    shipped : int
+        How many were: they travel another way and may arrive later than this.
     """
 
     kind: str
@@ -86,6 +88,7 @@ class Reply:
     error: bytes = b""
     events: list[Event] = field(default_factory=list)
     log: list[dict[str, Any]] = field(default_factory=list)
+    shipped: int = 0
 
 
 def dump_call(
@@ -102,7 +105,7 @@ def dump_call(
     buffer = io.BytesIO()
     try:
         _Pickler(buffer, handles).dump((function, args, dict(kwargs)))
-    except Exception as error:
+    except Exception as error:  # whatever a class's own pickling raises
         name = getattr(function, "__qualname__", repr(function))
         raise TypeError(
             f"{name} and its arguments must be sent to the workers, but cannot be pickled: {error}"

@@ -317,14 +317,15 @@ class Communicator(Tagged, Groups):
         if self.rank == root and (tensors is None or len(tensors) != self.size):
             got = "none" if tensors is None else len(tensors)
             raise ValueError(f"scatter: the root needs {self.size} tensors, got {got}")
-        sends = self._from_root("scatter", list(tensors or [None] * self.size), root)
+        sends = self._from_root("scatter", tensors or [None] * self.size, root)
         return self._exchange(
             "scatter", sends, lambda received: received[root], wait=wait, detail=root
         )
 
     def barrier(self, *, wait: bool = True) -> Any:
         """Wait until every rank of the group has come here."""
-        return self._exchange("barrier", [None] * self.size, lambda _: None, wait=wait)
+        nothing: list[torch.Tensor | None] = [None] * self.size
+        return self._exchange("barrier", nothing, lambda _: None, wait=wait)
 
     @contextmanager
     def phase(self, name: str, *, source: str = "", target: str = "") -> Iterator[None]:

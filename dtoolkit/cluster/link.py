@@ -1,0 +1,178 @@
+"""How the client reaches the workers and the scheduler of a Dask cluster.
+
+Workers of this machine are called directly and the scheduler, which runs in this process, is looked
+at; everything else goes through the scheduler, the one address that a client surely reaches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import cloudpickle
+from distributed import Client
+from distributed.core import clean_exception
+
+from dtoolkit.cluster import runtime, turns
+from dtoolkit.errors import DtoolkitError, LaunchTimeout, VersionMismatch
+
+__all__ = ["Link", "WorkerGoneError"]
+
+_POLL = 0.03  # seconds between two questions for the turn
+
+
+class WorkerGoneError(Exception):
+    """A worker cannot be reached, or did not answer in time.
+
+    Attributes
+    ----------
+    address : str
+    """
+
+    def __init__(self, address: str, why: object = "") -> None:
+        self.address = address
+        super().__init__(f"{address}: {why or 'no answer'}")
+
+
+class Link:
+    """Calls to the workers, membership, and the turn.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    scheduler : distributed.Scheduler or None
+        The scheduler, where it runs in this process on the client's event loop.
+    """
+
+    def __init__(self, client: Client, scheduler: Any = None) -> None:
+        self.client = client
+        self._scheduler = scheduler
+
+    @property
+    def local(self) -> bool:
+        """Whether scheduler and workers are on this machine, and ours."""
+        return self._scheduler is not None
+
+    async def call(self, address: str, method: str, *args: Any, timeout: float = 30.0) -> Any:
+        """Call a method of a worker's runtime.
+
+        Raises
+        ------
+        WorkerGoneError
+            The worker cannot be reached, or did not answer in time.
+        VersionMismatch
+            The worker does not have dtoolkit, or another one.
+        """
+        work = self._directly if self.local else self._through_scheduler
+        try:
+            answer = await asyncio.wait_for(work(address, method, args), timeout)
+        except (TimeoutError, OSError, KeyError) as error:
+            raise WorkerGoneError(address, error) from error
+        if isinstance(answer, OSError | TimeoutError):
+            raise WorkerGoneError(address, answer) from answer
+        if isinstance(answer, ImportError | AttributeError | pickle.UnpicklingError):
+            raise VersionMismatch(
+                f"worker {address} cannot run this dtoolkit ({type(answer).__name__}: {answer}): "
+                "install the same version there and here"
+            ) from answer
+        if isinstance(answer, BaseException):
+            raise DtoolkitError(f"worker {address} failed: {answer!r}") from answer
+        value, raised = answer
+        if raised is not None:
+            raise raised
+        return value
+
+    async def present(self) -> list[str]:
+        """Addresses of the workers that the scheduler knows, in a stable order."""
+        addresses: list[str] = await self._ask(turns.addresses_of)
+        return addresses
+
+    @asynccontextmanager
+    async def turn(
+        self, owner: str, number: int, label: str, seconds: float, tell: Callable[[str], None]
+    ) -> AsyncIterator[tuple[str, ...]]:
+        """Hold the turn among all clusters on this Dask cluster.
+
+        Parameters
+        ----------
+        owner, number, label : str, int, str
+            See :meth:`dtoolkit.cluster.turns.Turns.take`.
+        seconds : float
+            How long to wait for it.
+        tell : callable
+            Is told, in words, what it waits behind.
+
+        Yields
+        ------
+        tuple of str
+            Owners that are gone and whose leavings the workers may forget.
+
+        Raises
+        ------
+        LaunchTimeout
+        """
+        end = time.perf_counter() + seconds
+        try:
+            while True:
+                answer = await self._ask(turns.take_turn, owner, number, label, self.client.id)
+                if answer.granted:
+                    break
+                tell(f"queued behind {answer.behind}")
+                if time.perf_counter() > end:
+                    raise LaunchTimeout(
+                        ranks=(),
+                        addresses=(),
+                        timeout=seconds,
+                        operation=label,
+                        detail=f"it waited for its turn behind {answer.behind}",
+                    )
+                await asyncio.sleep(_POLL)
+            yield answer.orphans
+        finally:
+            await self._tell(turns.give_up_turn, owner, number)
+
+    async def restart(self, address: str) -> bool:
+        """Ask the nanny of a worker to end it and to start another; False if there is none."""
+        try:
+            await self.client._restart_workers([address], timeout=20.0, raise_for_error=False)
+        except (ValueError, OSError):
+            return False
+        return True
+
+    async def leave(self, owner: str) -> None:
+        """Let the scheduler forget an owner."""
+        await self._tell(turns.leave, owner)
+
+    async def _ask(self, function: Callable[..., Any], *args: Any) -> Any:
+        if self._scheduler is not None:
+            return function(*args, dask_scheduler=self._scheduler)
+        return await self.client._run_on_scheduler(function, *args)
+
+    async def _tell(self, function: Callable[..., Any], *args: Any) -> None:
+        """Like `_ask`, where nobody waits for the answer and nobody needs it if all is gone."""
+        if self._scheduler is not None:
+            function(*args, dask_scheduler=self._scheduler)
+            return
+        work = asyncio.ensure_future(self.client._run_on_scheduler(function, *args))
+        work.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    async def _directly(self, address: str, method: str, args: tuple[Any, ...]) -> Any:
+        response = await self.client.rpc(address).run(
+            function=_CALL, args=cloudpickle.dumps((method, *args), protocol=5), wait=True
+        )
+        if response["status"] == "OK":
+            return response["result"]
+        return clean_exception(**response)[1]
+
+    async def _through_scheduler(self, address: str, method: str, args: tuple[Any, ...]) -> Any:
+        answers = await self.client._run(
+            runtime.call, method, *args, workers=[address], on_error="return"
+        )
+        return answers[address]
+
+
+_CALL = cloudpickle.dumps(runtime.call)

@@ -1,0 +1,255 @@
+"""One launch on one worker: from its order to its reply."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import threading
+import time
+import traceback
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+import cloudpickle
+
+from dtoolkit.cluster.context import Context
+from dtoolkit.cluster.facts import nbytes_of
+from dtoolkit.cluster.mesh import Assignment, Mesh
+from dtoolkit.cluster.rank_thread import Stop
+from dtoolkit.cluster.wire import Order, Reply, load_call
+from dtoolkit.comm.communicator import Communicator
+from dtoolkit.comm.pending import POLL, Interrupt
+from dtoolkit.comm.recorder import Recorder
+from dtoolkit.errors import CommunicationError, PeerLost
+
+if TYPE_CHECKING:
+    from dtoolkit.cluster.runtime import Runtime
+
+__all__ = ["Running"]
+
+_PATIENCE = 5.0  # seconds that an elastic rank waits to hear who was lost
+_BATCH = 0.03  # seconds between two shipments of metrics
+
+
+class Running:
+    """One launch on this worker; made on its event loop.
+
+    Parameters
+    ----------
+    runtime : Runtime
+    order : Order
+
+    Attributes
+    ----------
+    interrupt : Interrupt
+    future : Future of Reply
+    mesh : Mesh or None
+        The group that the function uses now.
+    """
+
+    def __init__(self, runtime: Runtime, order: Order) -> None:
+        self.runtime = runtime
+        self.order = order
+        self.interrupt = Interrupt(
+            elastic=order.elastic, patience=_PATIENCE if order.elastic else 0.0
+        )
+        self.future: Future[Reply] = Future()
+        self.mesh: Mesh | None = None
+        self._loop = asyncio.get_running_loop()
+        self.given_up: asyncio.Future[None] = self._loop.create_future()
+        self._next: Assignment | None = None
+        self._assigned = threading.Event()
+        self._deadline = time.perf_counter() + order.seconds
+        self._log = _Log(self)
+        here = order.assignment
+        self._recorder = Recorder(
+            order.launch, here.rank, here.size, enabled=order.trace, offset=order.offset
+        )
+
+    # ---------------------------------------------------------------------- on the event loop
+
+    def give_up(self) -> None:
+        """The thread does not come back: the order is answered without it."""
+        if not self.given_up.done():
+            self.given_up.set_result(None)
+
+    def assign(self, assignment: Assignment) -> None:
+        """Say which group an elastic launch goes on in."""
+        self._next = assignment
+        self._assigned.set()
+
+    def cut(self) -> None:
+        """Break the connections of the group."""
+        mesh = self.mesh
+        if mesh is not None:
+            mesh.cut()
+
+    # -------------------------------------------------------------------- in the rank's thread
+
+    def body(self) -> Reply:
+        """Run the function; whatever happens, a reply."""
+        reply = self._run()
+        reply.events = self._recorder.events
+        reply.log, reply.shipped = self._log.rest()
+        if self.mesh is not None:
+            if reply.kind == "done":
+                self.mesh.drop_subgroups()
+            else:
+                self.runtime.drop_mesh(self.order.owner, self.mesh)
+            self.mesh = None
+        return reply
+
+    def _run(self) -> Reply:
+        name = "the function's arguments"
+        comm = None
+        try:
+            function, args, kwargs = load_call(self.order.call, self.runtime.find)
+            name = getattr(function, "__qualname__", type(function).__name__)
+            context = self._context()
+            result = function(context, *args, **kwargs)
+            comm = context.comm
+            name = f"{name}: operations that it did not wait for"
+            comm.finish()
+            name = f"{name.partition(':')[0]}: its result"
+            return self._done(result)
+        except Stop:
+            return Reply("stopped", operation=name)
+        except BaseException as error:
+            return Reply(
+                "broken" if _from_connection(error) else "raised",
+                cause=f"{type(error).__name__}: {error}",
+                traceback=_clean_traceback(error),
+                operation=name,
+                error=_pickled(error),
+            )
+
+    def _done(self, result: Any) -> Reply:
+        if not self.order.keep:
+            return Reply("done", value=cloudpickle.dumps(result, protocol=5))
+        if self.interrupt.is_set and not self.order.elastic:
+            raise Stop  # told to stop in the last moment: nobody will ask for the result
+        self.runtime.data[self.order.keep] = result
+        return Reply("done", nbytes=nbytes_of(result))
+
+    def _context(self) -> Context:
+        return Context(
+            comm=self._communicator(self.order.assignment),
+            recorder=self._recorder,
+            device=self.runtime.device,
+            address=self.runtime.address,
+            addresses=self.order.assignment.addresses,
+            threads=self.runtime.threads,
+            joined=self.order.joined,
+            elastic=self.order.elastic,
+            deadline=self._deadline,
+            emit=self._log.add,
+            rebuild=self._rebuild if self.order.elastic else None,
+        )
+
+    def _communicator(self, assignment: Assignment) -> Communicator:
+        self.interrupt.check()
+        self.mesh = self.runtime.mesh(self.order.owner, assignment, self.interrupt)
+        self.interrupt.check()  # a stop that came while the group formed cut nothing
+        return Communicator(
+            self.mesh.transport,
+            self._recorder,
+            device=self.runtime.device,
+            deadline=self._remaining,
+        )
+
+    def _remaining(self) -> float:
+        return max(1.0, self._deadline - time.perf_counter())
+
+    def _rebuild(self, context: Context, size: int | None, timeout: float) -> None:
+        """Ask the client for the next group until one forms."""
+        while True:
+            mesh, self.mesh = self.mesh, None
+            self.runtime.drop_mesh(self.order.owner, mesh)
+            self._assigned.clear()
+            self.interrupt.clear()
+            ask = {"ask": self.order.launch, "address": self.runtime.address}
+            self.runtime.emit(self.order.owner, [{**ask, "size": size, "timeout": timeout}])
+            try:
+                while not self._assigned.wait(POLL):
+                    self.interrupt.check()
+                assignment = self._next
+                assert assignment is not None
+                context.comm = self._communicator(assignment)
+                context.addresses = assignment.addresses
+                self._recorder.rank = assignment.rank
+                self._recorder.ranks = max(self._recorder.ranks, assignment.size)
+                return
+            except (CommunicationError, PeerLost):
+                continue  # another one was lost meanwhile
+
+
+class _Log:
+    """Metrics on their way to the client, in small batches."""
+
+    def __init__(self, running: Running) -> None:
+        self._running = running
+        self._guard = threading.Lock()
+        self._waiting: list[dict[str, Any]] = []
+        self._shipped = 0
+        self._last = 0.0
+        self._timer = False
+        self._over = False
+
+    def add(self, message: dict[str, Any]) -> None:
+        """Ship a message now, or with others a moment later."""
+        with self._guard:
+            self._waiting.append({"launch": self._running.order.launch, **message})
+            if self._timer:
+                return
+            if time.perf_counter() - self._last > _BATCH:
+                self._ship()
+                return
+            self._timer = True
+        loop = self._running._loop
+        loop.call_soon_threadsafe(loop.call_later, _BATCH, self._ring)
+
+    def rest(self) -> tuple[list[dict[str, Any]], int]:
+        """What has not been shipped, and how many messages have been; nothing goes after that."""
+        with self._guard:
+            self._over = True
+            rest, self._waiting = self._waiting, []
+            return rest, self._shipped
+
+    def _ring(self) -> None:
+        with self._guard:
+            self._timer = False
+            if self._waiting and not self._over:
+                self._ship()
+
+    def _ship(self) -> None:
+        items, self._waiting = self._waiting, []
+        self._shipped += len(items)
+        self._last = time.perf_counter()
+        self._running.runtime.emit(self._running.order.owner, items)
+
+
+def _from_connection(error: BaseException) -> bool:
+    """Whether a broken connection is the cause, or a cause of the cause."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, CommunicationError | PeerLost):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
+
+
+def _clean_traceback(error: BaseException) -> str:
+    """The traceback from the user's function on, without the frames that called it."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_frame.f_globals.get("__name__") == __name__:
+        frame = frame.tb_next
+    return "".join(traceback.format_exception(type(error), error, frame))
+
+
+def _pickled(error: BaseException) -> bytes:
+    try:
+        data = cloudpickle.dumps(error, protocol=5)
+        pickle.loads(data)  # some exceptions can be dumped but not loaded
+        return data
+    except Exception:
+        return b""
