@@ -171,17 +171,19 @@ class Gang:
             The first member cannot host the group's store.
         """
         addresses = tuple(m.address for m in members)
+        gpus = {(m.host, m.gpu) for m in members}
+        nccl = len(gpus) == len(members) and all(m.gpu for m in members)
         if self._group is None or self._group[1] != addresses:
             self._group = None
             name = f"{self.topic}/{uuid.uuid4().hex[:8]}"
             where = ("", 0)
             if len(members) > 1:
-                patience = max(0.1, min(5.0, deadline - time.perf_counter()))
-                where = await self.call(addresses[0], "open_store", self.topic, timeout=patience)
+                patience = max(0.1, min(10.0, deadline - time.perf_counter()))
+                where = await self.call(
+                    addresses[0], "open_store", self.topic, nccl, timeout=patience
+                )
             self._group = (name, addresses, where)
         name, _, (host, port) = self._group
-        gpus = {(m.host, m.gpu) for m in members}
-        nccl = len(gpus) == len(members) and all(m.gpu for m in members)
         return [
             Assignment(name, rank, len(members), host, port, addresses, nccl, _FORMING)
             for rank in range(len(members))

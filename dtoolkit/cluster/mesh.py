@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -20,11 +21,12 @@ import torch
 from torch.distributed import PrefixStore, ProcessGroupGloo, TCPStore
 
 from dtoolkit.cluster import sockets
+from dtoolkit.cluster.store import StoreClient
 from dtoolkit.comm.pending import POLL, Interrupt, brief
 from dtoolkit.comm.transport import GlooTransport, NcclTransport, Transport
 from dtoolkit.errors import CommunicationError
 
-__all__ = ["Assignment", "Mesh", "open_store"]
+__all__ = ["Assignment", "Mesh", "open_tcp_store"]
 
 _MESSAGE_TIMEOUT = timedelta(hours=24)  # launches have their own deadline, set by the client
 
@@ -58,8 +60,8 @@ class Assignment:
     timeout: float
 
 
-def open_store(host: str) -> TCPStore:
-    """Start a store that other ranks reach at `host`; it lives as long as the object."""
+def open_tcp_store(host: str) -> TCPStore:
+    """Start torch's own store at `host`; it lives as long as the object."""
     return TCPStore(host, 0, is_master=True, wait_for_workers=False)
 
 
@@ -120,9 +122,9 @@ class Mesh:
     def drop(self) -> None:
         """Cut and forget the group without waiting for its threads."""
         self.cut()
-        leftovers = [self._groups, self._store, self.__dict__.pop("transport", None)]
+        groups: list[Any] = [self.__dict__.pop("transport", None), *self._groups, self._store]
         self._groups, self._store = [], None
-        _drop_later(leftovers)
+        _drop_later(groups)
 
     def _count(self) -> None:
         for one in sockets.connections(set(self.listening)):
@@ -147,7 +149,7 @@ class Mesh:
                     if future.done():
                         raise
                     self._interrupt.check()
-        except (RuntimeError, TimeoutError) as error:
+        except (RuntimeError, OSError) as error:
             self._interrupt.check()
             raise CommunicationError(f"the group could not be formed: {brief(error)}") from error
         except BaseException:
@@ -158,10 +160,11 @@ class Mesh:
         here = self.assignment
         if here.size > 1:
             self._ports.add(here.port)
-            wait = timedelta(seconds=here.timeout)
-            self._store = PrefixStore(
-                here.name, TCPStore(here.host, here.port, is_master=False, timeout=wait)
-            )
+            if here.nccl:  # it uses more of a store than Gloo does
+                wait = timedelta(seconds=here.timeout)
+                self._store = TCPStore(here.host, here.port, is_master=False, timeout=wait)
+            else:
+                self._store = StoreClient(here.host, here.port, here.timeout)
         else:
             self._store = torch.distributed.HashStore()
         before = sockets.listening_ports()
@@ -180,7 +183,7 @@ class Mesh:
         """Form the group of `members` (ranks of the whole group, this one included)."""
         here = self.assignment
         rank = list(members).index(here.rank)
-        store = PrefixStore(name, self._store)
+        store = PrefixStore(f"{here.name}/{name}", self._store)
         options = ProcessGroupGloo._Options()  # type: ignore[attr-defined]
         options._devices = [self._device]
         options._timeout = timedelta(seconds=here.timeout)
@@ -207,11 +210,18 @@ class Mesh:
 
 
 def _drop_later(objects: list[Any]) -> None:
-    """Let go of groups on a thread: their destructors join Gloo's, which may wait for a peer."""
-    if objects:
-        threading.Thread(
-            target=list.clear, args=(list(objects),), name="dtoolkit-drop", daemon=True
-        ).start()
+    """Let go of groups, and of their store after them, on a thread.
+
+    Their destructors join threads of Gloo's, which may wait for a peer.
+    """
+    queue = deque(objects)
+
+    def drop() -> None:
+        while queue:
+            queue.popleft()
+
+    if queue:
+        threading.Thread(target=drop, name="dtoolkit-drop", daemon=True).start()
 
 
 if sys.platform == "win32":

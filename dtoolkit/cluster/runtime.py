@@ -19,9 +19,10 @@ import cloudpickle
 
 from dtoolkit.cluster import device as devices
 from dtoolkit.cluster.facts import boot_id, nbytes_of, versions
-from dtoolkit.cluster.mesh import Assignment, Mesh, open_store
+from dtoolkit.cluster.mesh import Assignment, Mesh, open_tcp_store
 from dtoolkit.cluster.rank_thread import RankThread, Stop
 from dtoolkit.cluster.running import Running
+from dtoolkit.cluster.store import StoreServer
 from dtoolkit.cluster.wire import Order, Reply, load_call
 from dtoolkit.comm.pending import Interrupt
 from dtoolkit.errors import PeerLost, ShardLost
@@ -97,9 +98,15 @@ class Runtime:
             "versions": versions(),
         }
 
-    def open_store(self, owner: str) -> tuple[str, int]:
+    async def open_store(self, owner: str, nccl: bool) -> tuple[str, int]:
         """Host the store of an owner's next group; returns where it is. The older one is closed."""
-        store = self._stores[owner] = open_store(self.host)
+        self._close_store(owner)
+        if nccl:
+            store: Any = await asyncio.to_thread(open_tcp_store, self.host)
+        else:
+            store = StoreServer()
+            await store.open(self.host)
+        self._stores[owner] = store
         return self.host, store.port
 
     async def launch(self, order: Order) -> Reply:
@@ -194,7 +201,7 @@ class Runtime:
         for key in [key for key in self.data if key.startswith(f"{owner}/")]:
             del self.data[key]
         self.drop_mesh(owner, self._meshes.get(owner))
-        self._stores.pop(owner, None)
+        self._close_store(owner)
 
     # ---------------------------------------------------------------------- used by a launch
 
@@ -229,6 +236,11 @@ class Runtime:
     def emit(self, topic: str, items: list[dict[str, Any]]) -> None:
         """Ship messages to the client; from any thread."""
         self._worker.log_event(topic, items)
+
+    def _close_store(self, owner: str) -> None:
+        store = self._stores.pop(owner, None)
+        if isinstance(store, StoreServer):
+            store.close()
 
     def _new_thread(self) -> RankThread:
         threads = self.threads

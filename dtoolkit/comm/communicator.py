@@ -120,7 +120,7 @@ class Communicator(Tagged, Groups):
             lambda _: whole,
             wait=wait,
             expected=[tensor.numel()] * self.size,
-            outputs=[row.reshape(-1) for row in whole],
+            outputs=list(whole),
             whole=tensor.shape,
         )
 
@@ -201,7 +201,7 @@ class Communicator(Tagged, Groups):
             list(tensors),
             wait=wait,
             expected=None if out is None else [t.numel() for t in out],
-            outputs=None if out is None else [t.detach().view(-1) for t in out],
+            outputs=None if out is None else [t.detach() for t in out],
         )
 
     def all_to_all_v(
@@ -264,7 +264,7 @@ class Communicator(Tagged, Groups):
             filled,
             wait=wait,
             expected=[n * math.prod(width) for n in counts],
-            outputs=[piece.reshape(-1) for piece in torch.split(whole, counts)],
+            outputs=list(torch.split(whole, counts)),
         )
 
     def broadcast(

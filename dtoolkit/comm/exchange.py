@@ -23,7 +23,7 @@ from dtoolkit.comm.pending import Pending, Staged
 from dtoolkit.comm.recorder import Recorder
 from dtoolkit.comm.transport import Transport
 
-__all__ = ["USER_TAGS", "Engine", "bytes_of", "plain"]
+__all__ = ["USER_TAGS", "Engine", "bytes_of", "flat", "plain"]
 
 USER_TAGS = 1 << 24  # tags below belong to collective operations
 
@@ -91,7 +91,7 @@ class Engine:
             Wait for the result, or return a `Pending`.
         expected : sequence of int, optional
             Elements from each rank, where they are known.
-        outputs : sequence of flat tensors, optional
+        outputs : sequence of contiguous tensors, optional
             What to fill; without them the headers tell what comes.
         detail : int
             What all ranks must agree on: the reduction, the root.
@@ -128,7 +128,9 @@ class Engine:
             for peer in range(self.size):
                 sent[peer] += again[peer].numel()
                 came[peer] += fill[peer].nbytes
-            return self._messages(again, [t.view(torch.uint8) for t in fill], tag + 1, least=0)
+            return self._messages(
+                again, [flat(t).view(torch.uint8) for t in fill], tag + 1, least=0
+            )
 
         def complete() -> Any:
             result = finish([] if second is not None else results())
@@ -191,7 +193,7 @@ class Engine:
         own = payloads[self.rank]
         for peer, header in enumerate(said):
             if outputs is not None:
-                data = outputs[peer].view(torch.uint8)
+                data = flat(outputs[peer]).view(torch.uint8)
                 if peer == self.rank and own is not None and data.data_ptr() != own.data_ptr():
                     data.copy_(own)
             elif peer == self.rank and own is not None:
@@ -269,4 +271,12 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
 
 def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
     """Flat uint8 view of a tensor's elements (a copy where they are not contiguous)."""
-    return plain(tensor).contiguous().reshape(-1).view(torch.uint8)
+    return flat(plain(tensor).contiguous()).view(torch.uint8)
+
+
+def flat(tensor: torch.Tensor) -> torch.Tensor:
+    """One-dimensional view of a contiguous tensor.
+
+    One element, or none, is contiguous with any strides, and then no view of its bytes is allowed.
+    """
+    return tensor.as_strided((tensor.numel(),), (1,))
