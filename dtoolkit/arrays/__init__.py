@@ -1,7 +1,29 @@
 """What is laid out: layouts, dense and sparse arrays over the ranks."""
 
+from dtoolkit.arrays.array import RedistributionWarning
+from dtoolkit.arrays.creation import arange, empty, full, ones, random, standard_normal, zeros
 from dtoolkit.arrays.dense import DistDense
+from dtoolkit.arrays.joining import concatenate
 from dtoolkit.arrays.layout import Layout, as_layout
+from dtoolkit.arrays.redistribution import moved_bytes
 from dtoolkit.arrays.sparse import DistSparse
+from dtoolkit.arrays.stream import StreamResult, stream
 
-__all__ = ["DistDense", "DistSparse", "Layout", "as_layout"]
+__all__ = [
+    "DistDense",
+    "DistSparse",
+    "Layout",
+    "RedistributionWarning",
+    "StreamResult",
+    "arange",
+    "as_layout",
+    "concatenate",
+    "empty",
+    "full",
+    "moved_bytes",
+    "ones",
+    "random",
+    "standard_normal",
+    "stream",
+    "zeros",
+]

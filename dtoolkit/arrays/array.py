@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,11 +15,24 @@ from dtoolkit.arrays.layout import Layout
 from dtoolkit.cluster import Cluster, Remote
 from dtoolkit.errors import ShardLost
 
-__all__ = ["DistArray", "check_memory"]
+__all__ = ["DistArray", "RedistributionWarning", "check_memory", "computed", "remember"]
+
+
+class RedistributionWarning(UserWarning):
+    """An operand lay otherwise than the operation needs, and was moved first."""
 
 
 class DistArray:
     """Base of the distributed arrays.
+
+    Parameters
+    ----------
+    cluster : Cluster
+    layout : Layout
+    shape : sequence of int
+    dtype : torch.dtype
+    remote : Remote or callable
+        Handle to the shards; or what makes it when it is first needed.
 
     Attributes
     ----------
@@ -27,11 +41,13 @@ class DistArray:
         Which rank has which rows.
     shape : tuple of int
     dtype : torch.dtype
-    remote : Remote
-        Handle to the shards.
     version : int
         Counts changes in place: what was computed from an earlier version cannot be made again.
+    kind : str
+        What its card calls it.
     """
+
+    kind = "Array"
 
     def __init__(
         self,
@@ -39,14 +55,14 @@ class DistArray:
         layout: Layout,
         shape: Sequence[int],
         dtype: torch.dtype,
-        remote: Remote,
+        remote: Remote | Callable[[], Remote],
     ) -> None:
         self.cluster = cluster
         self.layout = layout
         self.shape = tuple(int(n) for n in shape)
         self.dtype = dtype
-        self.remote = remote
         self.version = 0
+        self._remote = remote
 
     @staticmethod
     def __dtoolkit_remote__(array: DistArray) -> Remote:
@@ -54,13 +70,25 @@ class DistArray:
         return array.remote
 
     @property
+    def remote(self) -> Remote:
+        """Handle to the shards."""
+        if not isinstance(self._remote, Remote):
+            self._remote = self._remote()
+        return self._remote
+
+    @property
     def ndim(self) -> int:
         """Number of dimensions."""
         return len(self.shape)
 
     @property
+    def size(self) -> int:
+        """Number of elements, those that a sparse matrix does not store included."""
+        return math.prod(self.shape)
+
+    @property
     def nbytes_by_rank(self) -> NDArray[np.int64]:
-        """Bytes that each rank holds."""
+        """Bytes that each rank holds: int64 array of shape (ranks,)."""
         return np.asarray(self.remote.nbytes, np.int64)
 
     @property
@@ -68,22 +96,41 @@ class DistArray:
         """Bytes in all."""
         return int(self.nbytes_by_rank.sum())
 
+    def changed(self) -> None:
+        """Note a change of the shards in place: lost ones can no longer be made again.
+
+        Arrays call it for their own operations; call it after a function of yours that wrote into
+        the shards that it was given.
+        """
+        self.version += 1
+        self.remote.restore = None
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __array__(self, *_: Any, **__: Any) -> NDArray[Any]:
+        raise TypeError(
+            f"{self!r} lies on the workers and is not brought here unasked: call to_numpy()"
+        )
+
+    def __iter__(self) -> Any:
+        raise TypeError(
+            f"{self!r} lies on the workers: a loop over its rows would fetch them one by one. Use "
+            "operations on the whole array, x[i] for one row, or to_numpy()"
+        )
+
     def _repr_html_(self) -> str:
         from dtoolkit.figures import array_card
 
         return array_card(self)
-
-    def changed(self) -> None:
-        """Note a change in place: lost shards can no longer be made again."""
-        self.version += 1
-        self.remote.restore = None
 
 
 def computed(
     cluster: Cluster,
     function: Callable[..., Any],
     *args: Any,
-    inputs: Sequence[DistArray],
+    inputs: Sequence[DistArray] | None = None,
+    per_rank: Sequence[tuple[Any, ...]] | None = None,
     **kwargs: Any,
 ) -> Remote:
     """Run a function whose result stays on the workers, and remember how to make it again.
@@ -96,32 +143,57 @@ def computed(
     cluster : Cluster
     function : callable
     *args, **kwargs
-        As for ``cluster.keep``; the distributed arrays among them must be listed in `inputs`.
-    inputs : sequence of DistArray
+        As for ``cluster.keep``; distributed arrays stand among `args` only.
+    inputs : sequence of DistArray, optional
+        What the result depends on; by default the distributed arrays among `args`.
+    per_rank : sequence of tuple, optional
+        Further arguments of each rank.
 
     Returns
     -------
     Remote
     """
-    remote = cluster.keep(function, *args, **kwargs)
+    remote = cluster.keep(function, *args, per_rank=per_rank, **kwargs)
+    if inputs is None:
+        inputs = [a for a in args if isinstance(a, DistArray)]
     watched = [(weakref.ref(array), array.version) for array in inputs]
     places = {id(array): number for number, array in enumerate(inputs)}
     arguments = [places.get(id(a)) for a in args]
     plain = [None if place is not None else a for a, place in zip(args, arguments, strict=True)]
 
-    def restore(ranks: list[int]) -> None:
+    def again(into: Remote, ranks: list[int]) -> None:
         arrays = [ref() for ref, _ in watched]
         for array, (_, version) in zip(arrays, watched, strict=True):
             if array is None or array.version != version:
                 raise ShardLost(
-                    f"rank(s) {ranks} of {remote!r} were on workers that are gone; what it was "
+                    f"rank(s) {ranks} of {into!r} were on workers that are gone; what it was "
                     "computed from was freed or changed since, so that it cannot be made again"
                 )
-        again = [
+        values = [
             value if place is None else arrays[place]
             for value, place in zip(plain, arguments, strict=True)
         ]
-        cluster.keep(function, *again, into=remote, **kwargs)
+        cluster.keep(function, *values, into=into, per_rank=per_rank, **kwargs)
+
+    return remember(remote, again)
+
+
+def remember(remote: Remote, again: Callable[[Remote, list[int]], None]) -> Remote:
+    """Note how the shards of a handle are made again; returns the handle.
+
+    Parameters
+    ----------
+    remote : Remote
+    again : callable
+        ``again(remote, ranks)`` makes the shards of these ranks; it must not hold the handle
+        itself, which would then be freed late (a cycle), and with it the memory on the workers.
+    """
+    handle = weakref.ref(remote)
+
+    def restore(ranks: list[int]) -> None:
+        into = handle()
+        if into is not None:
+            again(into, ranks)
 
     remote.restore = restore
     return remote

@@ -1,25 +1,25 @@
-"""From a matrix in one process to a distributed one, and back."""
+"""From a matrix or an array in one process to a distributed one."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from scipy import sparse
 
-from dtoolkit.arrays.array import DistArray, check_memory
+from dtoolkit.arrays.array import DistArray, check_memory, remember
+from dtoolkit.arrays.dask_io import from_dask, is_dask
 from dtoolkit.arrays.dense import DistDense, distribute_dense, to_tensor
 from dtoolkit.arrays.layout import Layout, as_layout
 from dtoolkit.arrays.sparse import DistSparse
-from dtoolkit.cluster import Cluster
+from dtoolkit.cluster import Cluster, Remote
 from dtoolkit.data import Dataset, as_csr
 from dtoolkit.errors import LayoutError, PlanError
 from dtoolkit.spmm.operand import Operand, build
 from dtoolkit.spmm.plan import plan as make_plan
 from dtoolkit.spmm.planned import Plan
 
-__all__ = ["collect", "distribute"]
+__all__ = ["distribute"]
 
 
 def distribute(
@@ -33,7 +33,8 @@ def distribute(
     x : sparse matrix, or dense array of 1 or 2 dimensions
         Sparse: anything that ``read_matrix`` takes as an object. Dense: NumPy, torch, or what
         NumPy makes an array of. Integers and booleans become floating-point numbers as
-        :func:`dtoolkit.data.working_dtype` says.
+        :func:`dtoolkit.data.working_dtype` says. A Dask array stays on the workers, its chunks move
+        between them; one of sparse chunks comes to the client first, which plans for it.
     plan : Plan, Layout or str, optional
         For a sparse matrix its plan; by default a joint plan over block rows, and with a layout a
         joint plan on it. For a dense array its layout (``"block"``, ``"cyclic"``, ...); with a plan
@@ -60,16 +61,25 @@ def distribute(
         raise TypeError("x is distributed already: use x.redistribute(layout)")
     if _is_sparse(x):
         return _sparse(cluster, x, plan, size)
+    if is_dask(x):
+        return from_dask(cluster, x, _layout(plan, x.shape, size))
     tensor = to_tensor(x)
     if tensor.dim() not in (1, 2):
         raise ValueError(f"x has {tensor.dim()} dimensions; wanted a vector or a matrix")
-    layout = plan.columns if isinstance(plan, Plan) else plan or "block"
-    if isinstance(plan, Plan) and tensor.shape[0] != plan.shape[1]:
-        raise LayoutError(
-            f"x has {tensor.shape[0]} rows; the planned matrix has {plan.shape[1]} columns, and a "
-            "right operand needs as many rows. For an array laid out as the result, pass plan.rows"
-        )
-    return distribute_dense(cluster, tensor, as_layout(layout, tensor.shape[0], size, name="plan"))
+    return distribute_dense(cluster, tensor, _layout(plan, tuple(tensor.shape), size))
+
+
+def _layout(plan: Plan | Layout | str | None, shape: tuple[int, ...], size: int) -> Layout:
+    """Layout of a dense array."""
+    if isinstance(plan, Plan):
+        if shape[0] != plan.shape[1]:
+            raise LayoutError(
+                f"x has {shape[0]} rows; the planned matrix has {plan.shape[1]} columns, and a "
+                "right operand needs as many rows. For an array laid out as the result, pass "
+                "plan.rows"
+            )
+        return plan.columns
+    return as_layout("block" if plan is None else plan, shape[0], size, name="plan")
 
 
 def _sparse(cluster: Cluster, x: Any, plan: Plan | Layout | str | None, size: int) -> DistSparse:
@@ -80,45 +90,18 @@ def _sparse(cluster: Cluster, x: Any, plan: Plan | Layout | str | None, size: in
     check_memory(cluster, list(plan.memory(1, A.dtype)), f"a {A.shape[0]} x {A.shape[1]} matrix")
     remote = cluster.keep(_place, per_rank=[(operand,) for operand in build(plan, A)])
 
-    def restore(_: list[int]) -> None:
-        cluster.keep(_place, per_rank=[(o,) for o in build(plan, A)], into=remote)
+    def again(into: Remote, _: list[int]) -> None:
+        cluster.keep(_place, per_rank=[(o,) for o in build(plan, A)], into=into)
 
-    remote.restore = restore
-    return DistSparse(cluster, plan, torch.from_numpy(A.data[:0]).dtype, remote)
-
-
-def collect(A: DistSparse) -> sparse.csr_array:
-    """Bring a distributed matrix back from the workers, as canonical CSR."""
-    plan = A.plan
-    rows, columns, values = [], [], []
-    for rank in range(plan.parts):
-        operand: Operand = A.cluster.fetch(A.remote, rank)
-        for piece, i, j in _labelled(plan, operand, rank):
-            found = piece.to_scipy().tocoo()
-            rows.append(i[found.row])
-            columns.append(j[found.col])
-            values.append(found.data)
-    triplet = (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns)))
-    whole = sparse.coo_array(triplet, shape=plan.shape).tocsr()
-    whole.sort_indices()
-    return whole.T.tocsr() if A.transposed else whole
-
-
-def _labelled(plan: Plan, operand: Operand, rank: int) -> Any:
-    """Each piece of an operand with the global numbers of its rows and columns."""
-    here, below = plan.rows.indices(rank), plan.columns.indices(rank)
-    yield operand.own, here, below
-    parcel = []
-    for peer in range(plan.parts):
-        parcel.append(plan.b_rows(peer, rank))
-        parcel.append(np.full(operand.c_in[peer], -1))
-        yield operand.partial[peer], plan.c_rows(rank, peer), below
-    yield operand.remote, here, np.concatenate(parcel)
+    dtype = torch.from_numpy(A.data[:0]).dtype
+    return DistSparse(cluster, plan, dtype, remember(remote, again))
 
 
 def _is_sparse(x: Any) -> bool:
     if isinstance(x, torch.Tensor):
         return x.layout != torch.strided
+    if is_dask(x):
+        return sparse.issparse(x._meta)
     # Data sets, and graphs of networkx, which need not be installed.
     graph = hasattr(x, "adjacency") and hasattr(x, "nodes")
     return sparse.issparse(x) or isinstance(x, Dataset) or graph

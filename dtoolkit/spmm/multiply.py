@@ -7,17 +7,13 @@ from typing import Any
 
 import torch
 
-from dtoolkit.arrays.array import check_memory, computed
+from dtoolkit.arrays.array import RedistributionWarning, check_memory, computed
 from dtoolkit.arrays.dense import DistDense, distribute_dense, to_tensor
 from dtoolkit.arrays.sparse import DistSparse
 from dtoolkit.errors import LayoutError
 from dtoolkit.spmm.execute import product
 
 __all__ = ["RedistributionWarning", "multiply"]
-
-
-class RedistributionWarning(UserWarning):
-    """An operand lay otherwise than the plan needs, and was moved first."""
 
 
 def multiply(A: DistSparse, B: Any, *, kernel: str | None = None) -> DistDense:

@@ -18,6 +18,7 @@ from dtoolkit.arrays.layout import Layout
 from dtoolkit.spmm.kernels import LocalCSR
 
 if TYPE_CHECKING:
+    from dtoolkit.cluster import Context
     from dtoolkit.spmm.planned import Plan
 
 __all__ = ["Operand", "build", "transpose"]
@@ -98,6 +99,35 @@ class Operand:
     def transposed(self) -> Operand:
         """The part of C = A^T B that is computed here: the same nonzeros, the exchange reversed."""
         return transpose(self)
+
+    @property
+    def values(self) -> torch.Tensor:
+        """Values of all pieces, end to end: own, remote, then partial by peer."""
+        return torch.cat([piece.data for piece in self._pieces])
+
+    def with_values(self, values: torch.Tensor) -> Operand:
+        """The same pattern with other values, in the order of :attr:`values`."""
+        parts = torch.split(values, [piece.nnz for piece in self._pieces])
+        own, remote, *partial = (
+            piece.with_data(part) for piece, part in zip(self._pieces, parts, strict=True)
+        )
+        return replace(self, own=own, remote=remote, partial=tuple(partial), workspace={})
+
+    def scaled(
+        self,
+        ctx: Context,
+        *,
+        rows: torch.Tensor | None = None,
+        columns: torch.Tensor | None = None,
+        divide: bool = False,
+    ) -> Operand:
+        """Values times (or over) one factor a row or column, given where that row or column is."""
+        from dtoolkit.spmm.values import factors
+
+        found = factors(ctx, self, rows=rows, columns=columns)
+        dtype = torch.promote_types(self.dtype, found.dtype)
+        values = self.values.to(dtype)
+        return self.with_values(values / found if divide else values * found)
 
     def to(self, device: torch.device) -> Operand:
         """The same on another device."""

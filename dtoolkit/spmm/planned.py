@@ -275,11 +275,23 @@ class Plan:
 
         return multiply(A, B, kernel=kernel)
 
-    def collect(self, A: DistSparse) -> sparse.csr_array:
-        """What ``A.to_scipy()`` calls: see :func:`dtoolkit.spmm.distribute.collect`."""
-        from dtoolkit.spmm.distribute import collect
+    def collect(self, A: DistSparse, rows: NDArray[np.int64] | None = None) -> sparse.csr_array:
+        """What ``A.to_scipy()`` and ``A[rows]`` call: see :func:`dtoolkit.spmm.values.collect`."""
+        from dtoolkit.spmm.values import collect
 
-        return collect(A)
+        return collect(A, rows)
+
+    def redistribute(self, A: DistSparse, plan: Any) -> DistSparse:
+        """What ``A.redistribute(plan)`` calls: :func:`dtoolkit.spmm.values.redistribute`."""
+        from dtoolkit.spmm.values import redistribute
+
+        return redistribute(A, plan)
+
+    def with_data(self, A: DistSparse, values: Any) -> DistSparse:
+        """What ``A.with_data(values)`` calls: :func:`dtoolkit.spmm.values.with_data`."""
+        from dtoolkit.spmm.values import with_data
+
+        return with_data(A, values)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the plan to ``path``, as NumPy's .npz without pickles."""

@@ -1,0 +1,56 @@
+"""Shards on their way between the client and the workers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+
+from dtoolkit.arrays.array import DistArray, remember
+from dtoolkit.arrays.layout import Layout
+from dtoolkit.cluster import Cluster, Context, Remote
+
+__all__ = ["bring", "place"]
+
+
+def place(cluster: Cluster, whole: torch.Tensor, layout: Layout) -> Remote:
+    """Send every rank its rows of a tensor; a copy is kept here, to make lost shards again."""
+    per_rank = [
+        (_packed(whole[torch.from_numpy(layout.indices(rank).copy())]), whole.dtype)
+        for rank in range(layout.parts)
+    ]
+    remote = cluster.keep(_place, per_rank=per_rank)
+
+    def again(into: Remote, ranks: list[int]) -> None:
+        cluster.keep(_place, per_rank=per_rank, into=into)
+
+    return remember(remote, again)
+
+
+def bring(array: DistArray) -> torch.Tensor:
+    """Bring all rows of a dense array here, in their order."""
+    whole = torch.empty(array.shape, dtype=array.dtype)
+    for rank, shard in enumerate(array.cluster.run(_send, array)):
+        rows = torch.from_numpy(array.layout.indices(rank).copy())
+        whole[rows] = _unpacked(shard, array.dtype)
+    return whole
+
+
+def _packed(tensor: torch.Tensor) -> NDArray[Any]:
+    """A tensor as NumPy pickles it, much faster than torch; bfloat16, which it lacks, by bits."""
+    tensor = tensor.detach().cpu().contiguous()
+    return (tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
+
+
+def _unpacked(shard: NDArray[Any], dtype: torch.dtype) -> torch.Tensor:
+    tensor = torch.from_numpy(shard if shard.flags.writeable else shard.copy())
+    return tensor.view(dtype) if dtype == torch.bfloat16 else tensor
+
+
+def _place(ctx: Context, shard: NDArray[Any], dtype: torch.dtype) -> torch.Tensor:
+    return _unpacked(shard, dtype).to(ctx.device)
+
+
+def _send(ctx: Context, shard: torch.Tensor) -> NDArray[Any]:
+    return _packed(shard)
