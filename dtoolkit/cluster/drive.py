@@ -126,7 +126,7 @@ class Drive:
         """Metrics have come from a rank."""
         self._logged += len(messages)
         self.launch.receive(
-            [{k: v for k, v in message.items() if k != "launch"} for message in messages]
+            [{k: _lists(v) for k, v in message.items() if k != "launch"} for message in messages]
         )
 
     def asked(self, *, address: str, size: int | None, timeout: float) -> None:
@@ -378,6 +378,11 @@ class Drive:
             operation=self.launch.name,
             detail="" if late else "the last answer came too late",
         )
+
+
+def _lists(value: Any) -> Any:
+    """Lists again, where the way made tuples of them."""
+    return [_lists(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 async def _surely(work: Coroutine[Any, Any, Any]) -> Any:

@@ -57,5 +57,6 @@ def reduce_in_order(tensors: Sequence[torch.Tensor], op: str) -> torch.Tensor:
     for tensor in tensors[1:]:
         _INTO[op](total, tensor)
     if op == "mean":
-        total.div_(len(tensors))
+        # By parts: a complex quotient would be rounded more than once.
+        (torch.view_as_real(total) if total.is_complex() else total).div_(len(tensors))
     return total.to(dtype)
