@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -23,6 +22,7 @@ from torch.distributed import PrefixStore, ProcessGroupGloo, TCPStore
 from dtoolkit.cluster import sockets
 from dtoolkit.cluster.store import StoreClient
 from dtoolkit.comm.pending import POLL, Interrupt, brief
+from dtoolkit.comm.threads import start_thread
 from dtoolkit.comm.transport import GlooTransport, NcclTransport, Transport
 from dtoolkit.errors import CommunicationError
 
@@ -140,7 +140,7 @@ class Mesh:
             except BaseException as error:
                 future.set_exception(error)
 
-        threading.Thread(target=body, name="dtoolkit-form", daemon=True).start()
+        start_thread("dtoolkit-form", body)
         try:
             while True:
                 try:
@@ -221,7 +221,7 @@ def _drop_later(objects: list[Any]) -> None:
             queue.popleft()
 
     if queue:
-        threading.Thread(target=drop, name="dtoolkit-drop", daemon=True).start()
+        start_thread("dtoolkit-drop", drop)
 
 
 if sys.platform == "win32":

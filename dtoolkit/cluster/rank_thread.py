@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any
+
+from dtoolkit.comm.threads import raise_in, start_thread
 
 __all__ = ["RankThread", "Stop"]
 
@@ -31,10 +32,9 @@ class RankThread:
     def __init__(self, prepare: Callable[[], None]) -> None:
         self._prepare = prepare
         self._queue: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="dtoolkit-rank", daemon=True)
         self._guard = threading.Lock()
-        self._busy = False
-        self._thread.start()
+        self._stoppable = False
+        self._thread = start_thread("dtoolkit-rank", self._run)
 
     def submit(self, work: Callable[[], Any]) -> Future[Any]:
         """Run `work` next; the future gets its result or exception."""
@@ -45,8 +45,22 @@ class RankThread:
     def stop_current(self) -> None:
         """Raise :class:`Stop` in the running function, at its next Python instruction."""
         with self._guard:
-            if self._busy and self._thread.ident is not None:
-                _raise_in(self._thread.ident, Stop)
+            if self._stoppable:
+                raise_in(self._thread, Stop)
+
+    def no_more_stops(self) -> None:
+        """From here on nothing is raised into the thread; what was about to be is taken back.
+
+        Called in the thread, by work that has something to do whatever happens.
+        """
+        while True:
+            try:
+                with self._guard:
+                    self._stoppable = False
+                    raise_in(self._thread, None)
+                return
+            except Stop:  # came a moment after the function had ended
+                continue
 
     def retire(self) -> None:
         """Let the thread end after what it runs now."""
@@ -62,30 +76,12 @@ class RankThread:
         try:
             try:
                 with self._guard:
-                    self._busy = True
+                    self._stoppable = True
                 result = work()
             finally:
-                self._no_more_stops()
+                self.no_more_stops()
         except BaseException as error:
-            self._no_more_stops()  # once more, for one that came as the first call began
+            self.no_more_stops()  # once more, for one that came as the first call began
             future.set_exception(error)
         else:
             future.set_result(result)
-
-    def _no_more_stops(self) -> None:
-        """From here on nothing is raised into the thread; what was about to be is taken back."""
-        while True:
-            try:
-                with self._guard:
-                    self._busy = False
-                    if self._thread.ident is not None:
-                        _raise_in(self._thread.ident, None)
-                return
-            except Stop:  # came a moment after the function had ended
-                continue
-
-
-def _raise_in(ident: int, error: type[BaseException] | None) -> None:
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(
-        ctypes.c_ulong(ident), None if error is None else ctypes.py_object(error)
-    )

@@ -15,7 +15,7 @@ import cloudpickle
 from dtoolkit.cluster.context import Context
 from dtoolkit.cluster.facts import nbytes_of
 from dtoolkit.cluster.mesh import Assignment, Mesh
-from dtoolkit.cluster.rank_thread import Stop
+from dtoolkit.cluster.rank_thread import RankThread, Stop
 from dtoolkit.cluster.wire import Order, Reply, load_call
 from dtoolkit.comm.communicator import Communicator
 from dtoolkit.comm.pending import POLL, Interrupt
@@ -38,6 +38,7 @@ class Running:
     ----------
     runtime : Runtime
     order : Order
+    thread : RankThread
 
     Attributes
     ----------
@@ -47,13 +48,13 @@ class Running:
         The group that the function uses now.
     """
 
-    def __init__(self, runtime: Runtime, order: Order) -> None:
+    def __init__(self, runtime: Runtime, order: Order, thread: RankThread) -> None:
         self.runtime = runtime
         self.order = order
+        self._thread = thread
         self.interrupt = Interrupt(
             elastic=order.elastic, patience=_PATIENCE if order.elastic else 0.0
         )
-        self.future: Future[Reply] = Future()
         self.mesh: Mesh | None = None
         self._loop = asyncio.get_running_loop()
         self.given_up: asyncio.Future[None] = self._loop.create_future()
@@ -67,6 +68,10 @@ class Running:
         )
 
     # ---------------------------------------------------------------------- on the event loop
+
+    def start(self) -> None:
+        """Run the function in the rank's thread."""
+        self.future: Future[Reply] = self._thread.submit(self.body)
 
     def give_up(self) -> None:
         """The thread does not come back: the order is answered without it."""
@@ -88,7 +93,11 @@ class Running:
 
     def body(self) -> Reply:
         """Run the function; whatever happens, a reply."""
-        reply = self._run()
+        try:
+            reply = self._run()
+        except Stop:  # came as the function had ended
+            reply = Reply("stopped")
+        self._thread.no_more_stops()
         reply.events = self._recorder.events
         reply.log, reply.shipped = self._log.rest()
         if self.mesh is not None:

@@ -29,7 +29,8 @@ from dtoolkit.errors import PeerLost, ShardLost
 
 __all__ = ["Runtime", "call"]
 
-_GRACE = 0.25  # seconds in which a function must end once it was told to stop
+_POLITE = 0.12  # seconds in which a function that communicates ends by itself
+_GRACE = 0.25  # seconds in which any function must end once it is stopped
 _OVERDUE = 15.0  # seconds after the deadline in which a client that lives would have said stop
 
 
@@ -116,8 +117,8 @@ class Runtime:
             await self.stop(left.order.owner, left.order.launch, None)
         if (order.owner, order.launch) in self._revoked:
             return Reply("stopped", cause="it was stopped before it began")
-        running = self._running = Running(self, order)
-        running.future = self._thread.submit(running.body)
+        running = self._running = Running(self, order, self._thread)
+        running.start()
         watched: list[asyncio.Future[Any]] = [asyncio.wrap_future(running.future), running.given_up]
         try:
             await asyncio.wait(
@@ -155,7 +156,7 @@ class Runtime:
         running.interrupt.set(Stop)
         running.cut()
         future = asyncio.wrap_future(running.future)
-        for delay in (0.03, _GRACE):
+        for delay in (_POLITE, _GRACE):
             await asyncio.wait([future], timeout=delay)
             if running.future.done():
                 return True

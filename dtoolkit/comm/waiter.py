@@ -12,6 +12,7 @@ from queue import SimpleQueue
 from typing import Any, ClassVar
 
 from dtoolkit.comm.pending import Pending
+from dtoolkit.comm.threads import start_thread
 
 __all__ = ["await_works"]
 
@@ -26,16 +27,15 @@ def await_works(works: list[Any], pending: Pending, keep: object) -> None:
         pending.complete()
 
 
-class _Waiter(threading.Thread):
-    """A daemon thread that awaits works; idle ones are used again, stuck ones are left behind."""
+class _Waiter:
+    """A thread that awaits works; idle ones are used again, stuck ones are left behind."""
 
     _idle: ClassVar[list[_Waiter]] = []
     _guard = threading.Lock()
 
     def __init__(self) -> None:
-        super().__init__(name="dtoolkit-waiter", daemon=True)
         self.queue: SimpleQueue[tuple[list[Any], Pending]] = SimpleQueue()
-        self.start()
+        start_thread("dtoolkit-waiter", self._run)
 
     @classmethod
     def take(cls) -> _Waiter:
@@ -44,7 +44,7 @@ class _Waiter(threading.Thread):
                 return cls._idle.pop()
         return cls()
 
-    def run(self) -> None:
+    def _run(self) -> None:
         while True:
             works, pending = self.queue.get()
             error: BaseException | None = None
