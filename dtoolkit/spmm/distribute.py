@@ -8,7 +8,7 @@ import torch
 from scipy import sparse
 
 from dtoolkit.arrays.array import DistArray, check_memory, remember
-from dtoolkit.arrays.dask_io import from_dask, is_dask
+from dtoolkit.arrays.dask_io import from_dask, is_dask, known_shape
 from dtoolkit.arrays.dense import DistDense, distribute_dense, to_tensor
 from dtoolkit.arrays.layout import Layout, as_layout
 from dtoolkit.arrays.sparse import DistSparse
@@ -62,7 +62,7 @@ def distribute(
     if _is_sparse(x):
         return _sparse(cluster, x, plan, size)
     if is_dask(x):
-        return from_dask(cluster, x, _layout(plan, x.shape, size))
+        return from_dask(cluster, x, _layout(plan, known_shape(x), size))
     tensor = to_tensor(x)
     if tensor.dim() not in (1, 2):
         raise ValueError(f"x has {tensor.dim()} dimensions; wanted a vector or a matrix")
