@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,9 +12,8 @@ from numpy.typing import NDArray
 
 from dtoolkit.arrays.layout import Layout
 from dtoolkit.cluster import Cluster, Remote
-from dtoolkit.errors import ShardLost
 
-__all__ = ["DistArray", "RedistributionWarning", "check_memory", "computed", "remember"]
+__all__ = ["DistArray", "RedistributionWarning", "ask", "check_memory", "have_made"]
 
 
 class RedistributionWarning(UserWarning):
@@ -45,9 +43,12 @@ class DistArray:
         Counts changes in place: what was computed from an earlier version cannot be made again.
     kind : str
         What its card calls it.
+    is_sparse : bool
+        Only the nonzeros are stored.
     """
 
     kind = "Array"
+    is_sparse = False
 
     def __init__(
         self,
@@ -125,78 +126,17 @@ class DistArray:
         return array_card(self)
 
 
-def computed(
-    cluster: Cluster,
-    function: Callable[..., Any],
-    *args: Any,
-    inputs: Sequence[DistArray] | None = None,
-    per_rank: Sequence[tuple[Any, ...]] | None = None,
-    **kwargs: Any,
-) -> Remote:
-    """Run a function whose result stays on the workers, and remember how to make it again.
-
-    Inputs are remembered weakly, so that a chain of results does not keep all its links alive: a
-    lost shard is computed again while its inputs are there, unchanged.
-
-    Parameters
-    ----------
-    cluster : Cluster
-    function : callable
-    *args, **kwargs
-        As for ``cluster.keep``; distributed arrays stand among `args` only.
-    inputs : sequence of DistArray, optional
-        What the result depends on; by default the distributed arrays among `args`.
-    per_rank : sequence of tuple, optional
-        Further arguments of each rank.
-
-    Returns
-    -------
-    Remote
-    """
-    remote = cluster.keep(function, *args, per_rank=per_rank, **kwargs)
-    if inputs is None:
-        inputs = [a for a in args if isinstance(a, DistArray)]
-    watched = [(weakref.ref(array), array.version) for array in inputs]
-    places = {id(array): number for number, array in enumerate(inputs)}
-    arguments = [places.get(id(a)) for a in args]
-    plain = [None if place is not None else a for a, place in zip(args, arguments, strict=True)]
-
-    def again(into: Remote, ranks: list[int]) -> None:
-        arrays = [ref() for ref, _ in watched]
-        for array, (_, version) in zip(arrays, watched, strict=True):
-            if array is None or array.version != version:
-                raise ShardLost(
-                    f"rank(s) {ranks} of {into!r} were on workers that are gone; what it was "
-                    "computed from was freed or changed since, so that it cannot be made again"
-                )
-        values = [
-            value if place is None else arrays[place]
-            for value, place in zip(plain, arguments, strict=True)
-        ]
-        cluster.keep(function, *values, into=into, per_rank=per_rank, **kwargs)
-
-    return remember(remote, again)
+def ask(array: DistArray, function: Callable[..., Any], *args: Any) -> list[Any]:
+    """Run a function on an array's shards, and return what each rank answers."""
+    have_made(array, *args)
+    return array.cluster.run(function, array, *args)
 
 
-def remember(remote: Remote, again: Callable[[Remote, list[int]], None]) -> Remote:
-    """Note how the shards of a handle are made again; returns the handle.
-
-    Parameters
-    ----------
-    remote : Remote
-    again : callable
-        ``again(remote, ranks)`` makes the shards of these ranks; it must not hold the handle
-        itself, which would then be freed late (a cycle), and with it the memory on the workers.
-    """
-    handle = weakref.ref(remote)
-
-    def restore(ranks: list[int]) -> None:
-        into = handle()
-        if into is not None:
-            again(into, ranks)
-
-    remote.restore = restore
-    return remote
+def have_made(*args: Any) -> None:
+    """Have shards made that are only asked for yet, so that what fails there is raised as it is."""
+    for array in args:
+        if isinstance(array, DistArray):
+            array.remote  # noqa: B018 - made by being looked at
 
 
 def check_memory(cluster: Cluster, needed: Sequence[int], what: str) -> None:

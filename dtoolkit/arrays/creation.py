@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from dtoolkit.arrays.array import check_memory, computed
+from dtoolkit.arrays.array import check_memory
 from dtoolkit.arrays.convert import as_dtype
 from dtoolkit.arrays.layout import Layout, as_layout
+from dtoolkit.arrays.lineage import computed
 from dtoolkit.arrays.philox import normal_rows, seed_key, uniform_rows
 from dtoolkit.cluster import Cluster, Context
 
@@ -67,7 +68,9 @@ def full(
     dtype: Any = "float64",
 ) -> DistDense:
     """An array of one number; other parameters as for :func:`zeros`."""
-    if not torch.can_cast(torch.tensor(fill_value).dtype, as_dtype(dtype)):
+    found = as_dtype(dtype)
+    truth = found == torch.bool and fill_value in (0, 1)
+    if not truth and not torch.can_cast(torch.tensor(fill_value).dtype, found):
         raise TypeError(f"fill_value={fill_value!r} does not fit dtype={dtype!r}")
     return _make(cluster, shape, layout, dtype, _full, fill_value)
 

@@ -15,9 +15,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dtoolkit.arrays.array import check_memory, remember
+from dtoolkit.arrays.array import ask, check_memory
 from dtoolkit.arrays.convert import to_host, to_tensor
 from dtoolkit.arrays.layout import Layout
+from dtoolkit.arrays.lineage import remember
 from dtoolkit.arrays.redistribution import move_rows
 from dtoolkit.cluster import Cluster, Context, Remote
 from dtoolkit.data import working_dtype
@@ -25,7 +26,7 @@ from dtoolkit.data import working_dtype
 if TYPE_CHECKING:
     from dtoolkit.arrays.dense import DistDense
 
-__all__ = ["from_dask", "is_dask", "to_dask"]
+__all__ = ["from_dask", "is_dask", "known_shape", "to_dask"]
 
 # What tasks and launches of one worker process hand each other, by token and rank.
 _COUNTER: dict[tuple[str, int], NDArray[Any]] = {}
@@ -35,6 +36,21 @@ def is_dask(x: Any) -> bool:
     """Whether this is a Dask array; does not import Dask's arrays for it."""
     loaded = sys.modules.get("dask.array")
     return loaded is not None and isinstance(x, loaded.Array)
+
+
+def known_shape(x: Any) -> tuple[int, ...]:
+    """Shape of a Dask array.
+
+    Raises
+    ------
+    ValueError
+        It has other than 1 or 2 dimensions, or does not know its sizes.
+    """
+    if x.ndim not in (1, 2):
+        raise ValueError(f"x has {x.ndim} dimensions; wanted a vector or a matrix")
+    if any(np.isnan(n) for n in x.shape):
+        raise ValueError("the sizes of x's chunks are not known: call x.compute_chunk_sizes()")
+    return tuple(int(n) for n in x.shape)
 
 
 def from_dask(cluster: Cluster, x: Any, layout: Layout) -> DistDense:
@@ -56,10 +72,6 @@ def from_dask(cluster: Cluster, x: Any, layout: Layout) -> DistDense:
     """
     from dtoolkit.arrays.dense import DistDense
 
-    if x.ndim not in (1, 2):
-        raise ValueError(f"x has {x.ndim} dimensions; wanted a vector or a matrix")
-    if any(np.isnan(n) for n in x.shape):
-        raise ValueError("the sizes of x's chunks are not known: call x.compute_chunk_sizes()")
     dtype = torch.from_numpy(np.empty(0, working_dtype(x.dtype))).dtype
     row = int(np.prod(x.shape[1:], dtype=np.int64)) * dtype.itemsize
     check_memory(cluster, list(2 * row * layout.sizes), f"an array of shape {x.shape}")
@@ -90,7 +102,7 @@ def to_dask(x: DistDense) -> Any:
     if not x.layout.contiguous:
         x = x.redistribute("block")
     token = uuid.uuid4().hex
-    x.cluster.run(_offer, x, token)
+    ask(x, _offer, token)
     dtype = to_host(torch.empty(0, dtype=x.dtype)).dtype
     chunks = []
     for member, size in zip(x.cluster.workers, x.layout.sizes, strict=True):

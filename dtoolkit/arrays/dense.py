@@ -11,9 +11,10 @@ import torch
 from numpy.typing import NDArray
 
 from dtoolkit.arrays import indexing, products
-from dtoolkit.arrays.array import computed
+from dtoolkit.arrays.array import DistArray
 from dtoolkit.arrays.convert import as_dtype, to_host, to_tensor
 from dtoolkit.arrays.layout import Layout, as_layout
+from dtoolkit.arrays.lineage import computed
 from dtoolkit.arrays.operators import Operators
 from dtoolkit.arrays.protocols import Protocols
 from dtoolkit.arrays.redistribution import redistribute, transposing
@@ -203,7 +204,7 @@ class DistDense(Operators, Summaries, Protocols):
             On the layout of ``x``. For a vector ``x``, and for ``x.T @ y``, a sum over the rows: an
             array for the caller, from one all-reduce of that size (phase "inner").
         """
-        if hasattr(other, "nnz") and hasattr(other, "plan"):
+        if isinstance(other, DistArray) and other.is_sparse:
             return NotImplemented  # a DistSparse knows how
         return products.product(self, other)
 
@@ -284,7 +285,7 @@ class DistDense(Operators, Summaries, Protocols):
 
     def _lay_out(self, whole: torch.Tensor, layout: Layout | None = None) -> DistDense:
         layout = self.layout if layout is None else layout
-        return distribute_dense(self.cluster, whole, layout, keep=True)
+        return distribute_dense(self.cluster, whole, layout, operand=True)
 
     def _source(self) -> DistDense | None:
         """What this is the transpose of, as long as neither has changed."""
@@ -303,7 +304,9 @@ class DistDense(Operators, Summaries, Protocols):
         self._transpose_of = None
 
 
-def distribute_dense(cluster: Cluster, x: Any, layout: Layout, *, keep: bool = False) -> DistDense:
+def distribute_dense(
+    cluster: Cluster, x: Any, layout: Layout, *, operand: bool = False
+) -> DistDense:
     """Lay a dense array over the ranks.
 
     Parameters
@@ -313,8 +316,9 @@ def distribute_dense(cluster: Cluster, x: Any, layout: Layout, *, keep: bool = F
         Copied, so that lost shards can be made again. Dtypes as
         :mod:`dtoolkit.arrays.convert` says.
     layout : Layout
-    keep : bool
-        Keep booleans and int64, for operands that are no values but masks and positions.
+    operand : bool
+        `x` is a tensor that an operation takes: its dtype stays, be it of a mask or of positions,
+        and its copy is held by what is computed from it.
 
     Returns
     -------
@@ -329,12 +333,14 @@ def distribute_dense(cluster: Cluster, x: Any, layout: Layout, *, keep: bool = F
     LayoutError
         The layout has other rows.
     """
-    whole = to_tensor(x) if not keep else x
+    whole = x if operand else to_tensor(x)
     if whole.dim() not in (1, 2):
         raise ValueError(f"x has {whole.dim()} dimensions; wanted a vector or a matrix")
     if layout.n != len(whole):
         raise LayoutError(f"the layout has {layout.n} rows and x has {len(whole)}")
-    return DistDense(cluster, layout, whole.shape, whole.dtype, place(cluster, whole, layout))
+    return DistDense(
+        cluster, layout, whole.shape, whole.dtype, place(cluster, whole, layout, operand=operand)
+    )
 
 
 def _convert(ctx: Context, shard: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

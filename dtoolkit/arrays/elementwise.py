@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from dtoolkit.arrays.array import DistArray, RedistributionWarning, computed
+from dtoolkit.arrays.array import DistArray, RedistributionWarning
 from dtoolkit.arrays.convert import RESULTS, is_scalar, plain_scalar, to_tensor
 from dtoolkit.arrays.layout import Layout
+from dtoolkit.arrays.lineage import computed
 from dtoolkit.cluster import Context
 from dtoolkit.errors import LayoutError
 
@@ -76,13 +77,11 @@ def elementwise(
     """
     lead = _lead(name, operands, out)
     prepared = [_prepare(name, lead, value) for value in operands]
-    shape = _shape(name, lead, prepared if out is None else (*prepared, out))
+    shape = _shape(name, lead, prepared, out)
     dtype = _dtype(name, lead.ndim, prepared, options)
     if out is None:
         remote = computed(lead.cluster, _apply, name, options, *prepared)
         return lead._like(remote, shape=shape, dtype=dtype)
-    if out.shape != shape:
-        raise ValueError(f"{name}: out has shape {out.shape}; the result has {shape}")
     if not torch.can_cast(dtype, out.dtype):
         raise TypeError(
             f"{name}: out holds {_short(out.dtype)}; the result is {_short(dtype)}: convert with "
@@ -185,7 +184,7 @@ def _same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
 def _lead(name: str, operands: Sequence[Any], out: DistDense | None) -> DistDense:
     """The array whose rows and layout the result has."""
     for value in (out, *operands):
-        if isinstance(value, DistArray) and not hasattr(value, "_like"):
+        if isinstance(value, DistArray) and value.is_sparse:
             raise TypeError(
                 f"{name}: {value!r} is sparse, and a result with every element would not be; use "
                 "its own operations, or to_scipy()"
@@ -222,16 +221,28 @@ def _prepare(name: str, lead: DistDense, value: Any) -> Any:
     )
 
 
-def _shape(name: str, lead: DistDense, operands: Sequence[Any]) -> tuple[int, ...]:
+def _shape(
+    name: str, lead: DistDense, operands: Sequence[Any], out: DistDense | None
+) -> tuple[int, ...]:
+    """The result's shape; with `out`, which may be larger, its shape."""
     shapes = [tuple(v.shape) for v in operands if hasattr(v, "shape")]
+    listed = " and ".join(map(str, shapes))
     try:
         shape = tuple(torch.broadcast_shapes(*shapes))
     except RuntimeError:
-        listed = " and ".join(map(str, shapes))
         raise ValueError(f"{name}: shapes {listed} do not broadcast") from None
+    if out is not None:
+        if len(shape) > out.ndim or not _broadcasts(shape, out.shape):
+            raise ValueError(f"{name}: out has shape {out.shape}; the result has {shape}")
+        return out.shape
     if len(shape) != lead.ndim or shape[0] != len(lead):
-        raise ValueError(f"{name}: {shapes} would give shape {shape}, with other rows than {lead}")
+        raise ValueError(f"{name}: {listed} would give {shape}, with other rows than {lead!r}")
     return shape
+
+
+def _broadcasts(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
+    pairs = zip(reversed(shape), reversed(target), strict=False)
+    return all(a in (1, b) for a, b in pairs)
 
 
 def _dtype(name: str, ndim: int, operands: Sequence[Any], options: dict[str, Any]) -> torch.dtype:

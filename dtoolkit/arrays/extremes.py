@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from dtoolkit.arrays.array import computed
+from dtoolkit.arrays.array import ask
 from dtoolkit.arrays.layout import Layout
+from dtoolkit.arrays.lineage import computed
 from dtoolkit.arrays.reductions import answer, axis_of
 from dtoolkit.cluster import Context
 
@@ -50,7 +51,7 @@ def extreme_position(
     if axis == 1:
         remote = computed(x.cluster, _in_rows, x, name, keepdims)
         return x._like(remote, shape=(len(x), *((1,) if keepdims else ())), dtype=torch.int64)
-    _, place = x.cluster.run(_over_rows, x, x.layout, name, axis)[0]
+    _, place = ask(x, _over_rows, x.layout, name, axis)[0]
     return answer(place, x.ndim, axis, keepdims, torch_words)
 
 
@@ -62,7 +63,7 @@ def extremes(x: DistDense, name: str, axis: int, *, keepdims: bool = False) -> E
         return Extremes(getattr(x, name)(axis=1, keepdims=keepdims), positions)
     if x.dtype.is_complex or len(x) == 0:
         raise ValueError(f"{name}: no largest element of {x!r} along axis {axis}")
-    value, place = x.cluster.run(_over_rows, x, x.layout, f"arg{name}", found)[0]
+    value, place = ask(x, _over_rows, x.layout, f"arg{name}", found)[0]
     parts = (answer(part, x.ndim, found, keepdims, True) for part in (value, place))
     return Extremes(*parts)
 

@@ -13,10 +13,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dtoolkit.arrays.array import DistArray, computed
+from dtoolkit.arrays.array import DistArray, ask
 from dtoolkit.arrays.convert import RESULTS, is_scalar, plain_scalar, to_host, to_tensor
 from dtoolkit.arrays.elementwise import change, elementwise
 from dtoolkit.arrays.layout import Layout
+from dtoolkit.arrays.lineage import computed
 from dtoolkit.cluster import Context
 from dtoolkit.errors import LayoutError
 
@@ -50,7 +51,7 @@ def choose(x: DistDense, key: Any) -> Any:
     if choice.one_row:
         assert choice.rows is not None
         owner, place = int(x.layout.owner(choice.rows)[0]), int(x.layout.local(choice.rows)[0])
-        return to_host(x.cluster.run(_row, x, owner, place, choice.columns)[owner])[()]
+        return to_host(ask(x, _row, owner, place, choice.columns)[owner])[()]
     if choice.rows is None:
         remote = computed(x.cluster, _take, x, choice.columns, choice.new_axis, _ALL)
         return x._like(remote, shape=(len(x), *choice.width))
@@ -169,7 +170,7 @@ def _columns(key: Any, k: int) -> tuple[Any, tuple[int, ...]]:
 def _masked(mask: DistDense) -> NDArray[np.int64]:
     """Rows that a distributed mask chooses: one bit a row comes here, for the new layout."""
     whole = np.zeros(len(mask), np.bool_)
-    for rank, bits in enumerate(mask.cluster.run(_bits, mask)):
+    for rank, bits in enumerate(ask(mask, _bits)):
         size = int(mask.layout.sizes[rank])
         whole[mask.layout.indices(rank)] = np.unpackbits(bits, count=size).astype(np.bool_)
     return np.flatnonzero(whole)

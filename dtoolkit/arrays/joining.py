@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from dtoolkit.arrays.array import DistArray, computed
+from dtoolkit.arrays.array import DistArray
 from dtoolkit.arrays.convert import to_tensor
 from dtoolkit.arrays.elementwise import align
 from dtoolkit.arrays.layout import Layout
+from dtoolkit.arrays.lineage import computed
 from dtoolkit.cluster import Context
 from dtoolkit.errors import LayoutError
 

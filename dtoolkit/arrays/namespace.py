@@ -20,7 +20,7 @@ __all__ = ["Namespace", "call", "supported"]
 _ONE_BY_ONE = (
     "abs acos acosh add angle asin asinh atan atan2 atanh bitwise_and bitwise_not bitwise_or "
     "bitwise_xor ceil conj_physical copysign cos cosh deg2rad div elu eq erf erfc erfinv exp exp2 "
-    "expm1 floor floor_divide fmax fmin fmod ge gelu gt heaviside hypot imag isfinite isinf isnan "
+    "expm1 floor floor_divide fmax fmin fmod ge gelu gt heaviside hypot isfinite isinf isnan "
     "le leaky_relu log log10 log1p log2 logaddexp logaddexp2 logical_and logical_not logical_or "
     "logical_xor logit lt maximum minimum mul nan_to_num ne neg positive pow rad2deg real "
     "reciprocal relu relu6 remainder round rsqrt sgn sigmoid signbit silu sin sinc sinh softplus "
@@ -205,13 +205,16 @@ def _along_rows(name: str, x: Any, axis: Any = None, **given: Any) -> Any:
 
 def _reduce(words: str, name: str, x: Any, *args: Any, **given: Any) -> Any:
     """Call the method of that name, in NumPy's or torch's words."""
-    if not hasattr(x, "_like"):
-        raise TypeError(f"{name}: the first argument must be distributed, got {type(x).__name__}")
+    if not isinstance(x, DistArray) or x.is_sparse:
+        raise TypeError(
+            f"{name}: the first argument must be a dense distributed array, got {type(x).__name__}"
+        )
     if name in ("min", "max") and args and not isinstance(args[0], int | tuple):
         return elementwise(f"{name}imum", x, args[0])
     dtype = given.pop("dtype", None)
     for key in ("out", "initial", "where", "mean"):
-        if given.pop(key, None) not in (None, True):
+        value = given.pop(key, None)
+        if value is not None and value is not True:
             raise TypeError(f"{name}: {key}= has no distributed form")
     axis = "dim" if words == "torch" else "axis"
     places = {"norm": ("ord", axis)}.get(name, (axis, "keepdim"))
@@ -220,8 +223,7 @@ def _reduce(words: str, name: str, x: Any, *args: Any, **given: Any) -> Any:
         given["dim"] = given.pop("axis", given.pop("dim", None))
         if name in ("var", "std") and "unbiased" in given:
             given["correction"] = int(given.pop("unbiased"))
-    if dtype is not None:
-        x = x.astype(dtype)
+    x = x if dtype is None else _astype(x, dtype)
     if name == "count_nonzero":
         return (x != 0).sum(**given)
     return getattr(x, name)(**given)
@@ -283,6 +285,10 @@ def _array_equal(a: Any, b: Any) -> bool:
     return tuple(a.shape) == tuple(b.shape) and bool(elementwise("eq", a, b).all())
 
 
+def _astype(x: Any, dtype: Any, **_: Any) -> Any:
+    return x.astype(dtype)
+
+
 def _transpose(x: Any, *axes: Any, **_: Any) -> Any:
     return x.T
 
@@ -290,7 +296,7 @@ def _transpose(x: Any, *axes: Any, **_: Any) -> Any:
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "allclose": _allclose,
     "array_equal": _array_equal,
-    "astype": lambda x, dtype, **_: x.astype(dtype),
+    "astype": _astype,
     "clamp": _clip,
     "clip": _clip,
     "concatenate": concatenate,
@@ -298,6 +304,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "dot": _dot,
     "empty_like": partial(like, None),
     "full_like": lambda x, fill_value, **given: like(fill_value, x, **given),
+    "imag": lambda x: x.imag,
     "isclose": _isclose,
     "matmul": _matmul,
     "ndim": lambda x: x.ndim,

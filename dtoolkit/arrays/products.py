@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from dtoolkit.arrays.array import DistArray, check_memory, computed
+from dtoolkit.arrays.array import DistArray, ask, check_memory
 from dtoolkit.arrays.convert import is_scalar, to_host, to_tensor
 from dtoolkit.arrays.elementwise import align
 from dtoolkit.arrays.layout import Layout
+from dtoolkit.arrays.lineage import computed
 from dtoolkit.cluster import Context
 from dtoolkit.errors import LayoutError
 
@@ -44,11 +45,11 @@ def left_product(other: Any, x: DistDense) -> Any:
     if rows is not None:  # (other @ x) with x = rows.T, so that nothing needs to be transposed
         W = to_tensor(other, name="matmul: the left operand")
         _shape(tuple(W.shape), x.shape)
-        found = product(rows, W.T)
+        found = product(rows, W.t())
         return found if W.dim() == 1 else found.T
     left = to_tensor(other, name="matmul: the left operand")
     _shape(tuple(left.shape), x.shape)
-    return to_host(_sum_of_rows(x._lay_out(left.T), x))[()]
+    return to_host(_sum_of_rows(x._lay_out(left.t()), x))[()]
 
 
 def inner(ctx: Context, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -102,7 +103,7 @@ def _over_rows(x: DistDense, other: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _sum_of_rows(x: DistDense, y: DistDense) -> torch.Tensor:
-    return x.cluster.run(_inner, x, y)[0]
+    return ask(x, _inner, y)[0]
 
 
 def _whole(x: DistDense, y: DistDense) -> DistDense:

@@ -33,7 +33,7 @@ class Protocols(DistArray):
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args: Any, **kwargs: Any) -> Any:
         from dtoolkit.arrays.namespace import call
 
-        if any(hasattr(value, "nnz") and hasattr(value, "plan") for value in args):
+        if any(isinstance(value, DistArray) and value.is_sparse for value in args):
             return NotImplemented
         name = ufunc.__name__
         if method == "reduce" and name in _UFUNC_REDUCTIONS:

@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dtoolkit.arrays.array import check_memory, computed
+from dtoolkit.arrays.array import check_memory
 from dtoolkit.arrays.layout import Layout, as_layout
+from dtoolkit.arrays.lineage import computed
 from dtoolkit.cluster import Context, Remote
 
 if TYPE_CHECKING:

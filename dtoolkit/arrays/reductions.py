@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from dtoolkit.arrays.array import computed
+from dtoolkit.arrays.array import ask
 from dtoolkit.arrays.convert import to_host
+from dtoolkit.arrays.lineage import computed
 from dtoolkit.cluster import Context
 
 if TYPE_CHECKING:
@@ -49,10 +50,10 @@ def reduction(
     if axis == 1:
         return _by_row(x, name, keepdims)
     if name == "mean":
-        total = x.cluster.run(_reduce, x, "sum", axis, _wide(x.dtype))[0]
+        total = ask(x, _reduce, "sum", axis, _wide(x.dtype))[0]
         value = (total / (len(x) if axis == 0 else x.size)).to(_mean_dtype(x.dtype))
     else:
-        value = x.cluster.run(_reduce, x, name, axis)[0]
+        value = ask(x, _reduce, name, axis)[0]
     return answer(value, x.ndim, axis, keepdims, torch_words)
 
 
@@ -82,7 +83,7 @@ def deviation(
         return x._like(
             remote, shape=(len(x), *((1,) if keepdims else ())), dtype=_real(_mean_dtype(x.dtype))
         )
-    value = x.cluster.run(_deviation, x, axis, len(x), correction, root)[0]
+    value = ask(x, _deviation, axis, len(x), correction, root)[0]
     return answer(value, x.ndim, axis, keepdims, torch_words)
 
 
@@ -121,7 +122,7 @@ def length(
         return x._like(
             remote, shape=(len(x), *((1,) if keepdims else ())), dtype=_real(_mean_dtype(x.dtype))
         )
-    value = x.cluster.run(_norm, x, float(order), axis)[0]
+    value = ask(x, _norm, float(order), axis)[0]
     return answer(value, x.ndim, axis, keepdims, torch_words)
 
 

@@ -48,6 +48,7 @@ class DistSparse(SparseValues):
     """
 
     kind = "Sparse matrix"
+    is_sparse = True
     __array_priority__ = 1000.0
     __array_ufunc__ = None  # NumPy arrays leave the product to __rmatmul__
 
@@ -111,7 +112,7 @@ class DistSparse(SparseValues):
                 raise ValueError(
                     f"matmul: shapes {tuple(whole.shape)} and {self.shape} do not go together"
                 )
-            found = turned @ distribute_dense(self.cluster, whole.t(), turned.columns)
+            found = turned @ distribute_dense(self.cluster, whole.t(), turned.columns, operand=True)
         return found.T
 
     def dot(self, other: Any) -> Any:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from dtoolkit.arrays.array import DistArray, computed
+from dtoolkit.arrays.array import DistArray, ask
 from dtoolkit.arrays.convert import KEPT, as_dtype, is_scalar, plain_scalar, to_host, to_tensor
 from dtoolkit.arrays.creation import ones
 from dtoolkit.arrays.dense import DistDense, distribute_dense
 from dtoolkit.arrays.elementwise import align, evaluate
 from dtoolkit.arrays.layout import Layout
+from dtoolkit.arrays.lineage import computed
 from dtoolkit.arrays.reductions import combine
 from dtoolkit.cluster import Context
 
@@ -117,7 +118,7 @@ class SparseValues(DistArray):
             layout of the rows: a product with ones, and the traffic of one.
         """
         if axis is None:
-            return to_host(self.cluster.run(_reduce, self, "sum")[0])[()]
+            return to_host(ask(self, _reduce, "sum")[0])[()]
         if axis not in (0, 1, -1, -2):
             raise ValueError(f"axis={axis!r}: a matrix has axes 0 and 1")
         turned = self.T if axis in (0, -2) else self.T.T
@@ -140,7 +141,7 @@ class SparseValues(DistArray):
 
     def norm(self) -> Any:
         """Root of the sum of squares (Frobenius)."""
-        square = self.cluster.run(_reduce, self, "norm")[0]
+        square = ask(self, _reduce, "norm")[0]
         return to_host(square.sqrt())[()]
 
     # ------------------------------------------------------------------------------- helpers
@@ -168,7 +169,7 @@ class SparseValues(DistArray):
             vector = align(other, other if other.ndim == 1 else other[:, 0], layout, "scaling")
         else:
             whole = to_tensor(other, name="the factor").reshape(-1)
-            vector = distribute_dense(self.cluster, whole, layout)
+            vector = distribute_dense(self.cluster, whole, layout, operand=True)
         dtype = torch.promote_types(self.dtype, vector.dtype)
         rows = by_row != self.transposed
         return self._like(computed(self.cluster, _scale, self, vector, rows, divide), dtype=dtype)
@@ -178,7 +179,7 @@ class SparseValues(DistArray):
             raise TypeError(f"{name} is not defined for complex numbers")
         if self.size == 0:
             raise ValueError(f"{name} of no elements: A has shape {self.shape}")
-        value = self.cluster.run(_reduce, self, name)[0]
+        value = ask(self, _reduce, name)[0]
         if self.nnz < self.size:
             zero = torch.zeros((), dtype=value.dtype)
             value = (torch.maximum if name == "max" else torch.minimum)(value, zero)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import operator
 from dataclasses import dataclass
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -29,6 +29,8 @@ __all__ = ["KERNELS", "StreamResult", "run_kernel", "stream"]
 
 KERNELS = ("copy", "scale", "add", "triad")
 Q = math.sqrt(2) - 1
+
+_LEAD = 1e-3  # seconds from the last rank's word to the common start
 
 # Arrays that a kernel reads and writes: nominal passes over memory, each of one element's size.
 PASSES = {"copy": 2, "scale": 2, "add": 3, "triad": 3}
@@ -87,8 +89,8 @@ class StreamResult:
         ----------
         by : {"worker", "device", "node", "cluster"}
             For a worker by its own seconds. For what several share, their bytes by the time from
-            the first one's start to the last one's end, best trial: workers that wait for a core
-            or for each other's memory traffic do not look faster than they are.
+            the first one's start to the last one's end, best trial, so that workers which wait for
+            a core do not look faster than they are. All begin together in every trial.
 
         Returns
         -------
@@ -215,13 +217,13 @@ def run_kernel(name: str, A: torch.Tensor, B: torch.Tensor, C: torch.Tensor, q: 
 def _measure(
     ctx: Context, A: torch.Tensor, B: torch.Tensor, C: torch.Tensor, trials: int
 ) -> dict[str, Any]:
-    """Each kernel of each trial behind a barrier: start on the client's clock, and seconds."""
+    """Each kernel of each trial, begun together: start on the client's clock, and seconds."""
     starts: dict[str, list[float]] = {name: [] for name in KERNELS}
     seconds: dict[str, list[float]] = {name: [] for name in KERNELS}
     B.zero_(), C.zero_()  # pages are there before the clock runs
     for _ in range(trials):
         for name in KERNELS:
-            ctx.comm.barrier()
+            _wait_for_all(ctx)
             with ctx.comm.phase("timed"):
                 starts[name].append(ctx.clock())
                 began = perf_counter()
@@ -234,6 +236,12 @@ def _measure(
         for array, exact in ((A, 1.0), (B, Q), (C, math.sqrt(2)))
     )
     return {"elements": len(A), "starts": starts, "seconds": seconds, "error": error}
+
+
+def _wait_for_all(ctx: Context) -> None:
+    """Let all ranks begin at one time: a barrier alone lets them go one after the other."""
+    clocks = ctx.comm.all_gather(torch.tensor([ctx.clock()], dtype=torch.float64))
+    sleep(max(0.0, float(clocks.max()) + _LEAD - ctx.clock()))
 
 
 def _samples(answers: list[dict[str, Any]], members: list[Any], itemsize: int) -> pd.DataFrame:

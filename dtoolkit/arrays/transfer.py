@@ -7,31 +7,35 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from dtoolkit.arrays.array import DistArray, remember
+from dtoolkit.arrays.array import DistArray, ask
 from dtoolkit.arrays.layout import Layout
+from dtoolkit.arrays.lineage import Recipe, remember
 from dtoolkit.cluster import Cluster, Context, Remote
 
 __all__ = ["bring", "place"]
 
 
-def place(cluster: Cluster, whole: torch.Tensor, layout: Layout) -> Remote:
-    """Send every rank its rows of a tensor; a copy is kept here, to make lost shards again."""
+def place(
+    cluster: Cluster, whole: torch.Tensor, layout: Layout, *, operand: bool = False
+) -> Remote:
+    """Send every rank its rows of a tensor; a copy is kept here, to make lost shards again.
+
+    The copy is held by the handle, and as an `operand` by whatever is computed from it too.
+    """
     per_rank = [
         (_packed(whole[torch.from_numpy(layout.indices(rank).copy())]), whole.dtype)
         for rank in range(layout.parts)
     ]
+    recipe = Recipe(_place, (), per_rank, {})
     remote = cluster.keep(_place, per_rank=per_rank)
-
-    def again(into: Remote, ranks: list[int]) -> None:
-        cluster.keep(_place, per_rank=per_rank, into=into)
-
-    return remember(remote, again)
+    again = lambda into, _: recipe.make(cluster, into)  # noqa: E731
+    return remember(remote, again, recipe if operand else None)
 
 
 def bring(array: DistArray) -> torch.Tensor:
     """Bring all rows of a dense array here, in their order."""
     whole = torch.empty(array.shape, dtype=array.dtype)
-    for rank, shard in enumerate(array.cluster.run(_send, array)):
+    for rank, shard in enumerate(ask(array, _send)):
         rows = torch.from_numpy(array.layout.indices(rank).copy())
         whole[rows] = _unpacked(shard, array.dtype)
     return whole

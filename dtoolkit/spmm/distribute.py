@@ -7,10 +7,11 @@ from typing import Any
 import torch
 from scipy import sparse
 
-from dtoolkit.arrays.array import DistArray, check_memory, remember
+from dtoolkit.arrays.array import DistArray, check_memory
 from dtoolkit.arrays.dask_io import from_dask, is_dask, known_shape
 from dtoolkit.arrays.dense import DistDense, distribute_dense, to_tensor
 from dtoolkit.arrays.layout import Layout, as_layout
+from dtoolkit.arrays.lineage import remember
 from dtoolkit.arrays.sparse import DistSparse
 from dtoolkit.cluster import Cluster, Remote
 from dtoolkit.data import Dataset, as_csr

@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
-from dtoolkit.arrays.array import RedistributionWarning, check_memory, computed
+from dtoolkit.arrays.array import RedistributionWarning, check_memory
 from dtoolkit.arrays.dense import DistDense, distribute_dense, to_tensor
+from dtoolkit.arrays.lineage import computed
 from dtoolkit.arrays.sparse import DistSparse
 from dtoolkit.errors import LayoutError
 from dtoolkit.spmm.execute import product
@@ -45,7 +46,7 @@ def multiply(A: DistSparse, B: Any, *, kernel: str | None = None) -> DistDense:
     if not isinstance(B, DistDense):
         whole = to_tensor(B)
         _check_shape(A, tuple(whole.shape))
-        B = distribute_dense(A.cluster, whole, A.columns)
+        B = distribute_dense(A.cluster, whole, A.columns, operand=True)
     _check_shape(A, B.shape)
     if B.cluster is not A.cluster:
         raise LayoutError("A and B are on different clusters: distribute both on one")
@@ -60,9 +61,7 @@ def multiply(A: DistSparse, B: Any, *, kernel: str | None = None) -> DistDense:
     k = 1 if B.ndim == 1 else B.shape[1]
     dtype = torch.promote_types(A.dtype, B.dtype)
     check_memory(A.cluster, list(A.plan.memory(k, dtype)), f"a product with {k} columns")
-    remote = computed(
-        A.cluster, product, A, B, inputs=(A, B), transpose=A.transposed, kernel=kernel
-    )
+    remote = computed(A.cluster, product, A, B, transpose=A.transposed, kernel=kernel)
     return DistDense(A.cluster, A.layout, (A.shape[0], *B.shape[1:]), dtype, remote)
 
 

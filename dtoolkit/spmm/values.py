@@ -9,9 +9,10 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dtoolkit.arrays.array import check_memory, computed, remember
+from dtoolkit.arrays.array import check_memory
 from dtoolkit.arrays.convert import to_host, to_tensor
 from dtoolkit.arrays.layout import Layout
+from dtoolkit.arrays.lineage import computed, remember
 from dtoolkit.arrays.redistribution import move_rows
 from dtoolkit.arrays.sparse import DistSparse
 from dtoolkit.cluster import Context, Remote
