@@ -168,6 +168,7 @@ class Communicator(Tagged, Groups):
         tensors: Sequence[torch.Tensor],
         *,
         out: Sequence[torch.Tensor] | None = None,
+        agreed: bool = False,
         wait: bool = True,
     ) -> Any:
         """Send one tensor to each rank and receive one from each.
@@ -179,12 +180,17 @@ class Communicator(Tagged, Groups):
         out : sequence of torch.Tensor, optional
             One contiguous tensor for each rank, where to put what comes: its dtype and number of
             elements are checked against what the rank sends.
+        agreed : bool
+            All ranks follow one plan, so that `out` is known to fit: nothing is compared, which
+            saves the round of headers. Sizes that do not fit end a process.
 
         Returns
         -------
         list of torch.Tensor
             What each rank sent to this one.
         """
+        if agreed and out is None:
+            raise ValueError("all_to_all: agreed=True needs out=, the tensors that were agreed on")
         if len(tensors) != self.size:
             raise ValueError(f"all_to_all: got {len(tensors)} tensors for {self.size} ranks")
         if out is not None and len(out) != self.size:
@@ -202,6 +208,7 @@ class Communicator(Tagged, Groups):
             wait=wait,
             expected=None if out is None else [t.numel() for t in out],
             outputs=None if out is None else [t.detach() for t in out],
+            agreed=agreed,
         )
 
     def all_to_all_v(

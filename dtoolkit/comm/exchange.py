@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -77,6 +78,7 @@ class Engine:
         whole: Sequence[int] | None = None,
         device: torch.device | None = None,
         second: Second | None = None,
+        agreed: bool = False,
     ) -> Any:
         """Every collective operation: headers, comparison, messages, result, event.
 
@@ -102,6 +104,8 @@ class Engine:
         second : callable, optional
             Makes of the results what is exchanged after them: what each rank gets, and the tensors
             to fill. The sizes are known to all, so that no headers are needed.
+        agreed : bool
+            The same holds for the first messages: `expected` is what comes, on all ranks.
         """
         start = time.perf_counter()
         phase = self._recorder.phase
@@ -110,14 +114,18 @@ class Engine:
         device = device or next((t.device for t in sends if t is not None), self.device)
         payloads = [None if t is None else bytes_of(t) for t in sends]
         mine = self._headers(operation, sends, expected, detail, whole)
-        said, inline = self._compare(mine, payloads)
+        if agreed:
+            said = [replace(h, shape=(h.expected,)) for h in mine]
+            inline: list[torch.Tensor] = []
+        else:
+            said, inline = self._compare(mine, payloads)
         receives = self._receives(said, outputs, device, payloads)
         sent = {p: data.numel() for p, data in enumerate(payloads) if data is not None}
         came = {p: header.nbytes for p, header in enumerate(said)}
 
         def results() -> list[torch.Tensor]:
             for peer, header in enumerate(said):
-                if peer != self.rank and 0 < header.nbytes <= INLINE:
+                if inline and peer != self.rank and 0 < header.nbytes <= INLINE:
                     receives[peer].copy_(inline[peer][: header.nbytes])
             return [data.view(h.dtype).reshape(h.shape) for data, h in zip(receives, said)]  # noqa: B905
 
@@ -141,7 +149,7 @@ class Engine:
 
         in_order = self._transport.in_order
         call = Staged(
-            self._messages(payloads, receives, tag, least=INLINE),
+            self._messages(payloads, receives, tag, least=0 if agreed else INLINE),
             following if second is not None else None,
             complete,
             background=not wait and not in_order,

@@ -27,6 +27,7 @@ def product(
     transpose: bool = False,
     kernel: str | None = None,
     out: torch.Tensor | None = None,
+    agreed: bool = False,
 ) -> torch.Tensor:
     """Compute this rank's rows of ``A @ B``, or of ``A.T @ B``.
 
@@ -41,6 +42,9 @@ def product(
         Local kernel; by default the one chosen for the device.
     out : torch.Tensor, optional
         Where the result goes.
+    agreed : bool
+        All ranks are known to pass operands of one product, with the same k and dtype: what they
+        exchange is not compared first. True where a distributed array calls.
 
     Returns
     -------
@@ -48,14 +52,17 @@ def product(
     """
     if B.dim() == 1:
         flat = None if out is None else out[:, None]
-        return product(ctx, A, B[:, None], transpose=transpose, kernel=kernel, out=flat)[:, 0]
+        column = product(
+            ctx, A, B[:, None], transpose=transpose, kernel=kernel, out=flat, agreed=agreed
+        )
+        return column[:, 0]
     side = A.transposed if transpose else A
     B = B.contiguous() if side.whole else with_rows_in_place(B)
     c_dtype = torch.promote_types(side.dtype, B.dtype)
     with ctx.comm.phase("spmm"):
         parcel = _Parcel(side, B.shape[1], B.dtype, c_dtype)
         pending = ctx.comm.all_to_all(
-            parcel.pack(B, kernel, ctx.threads), out=parcel.messages, wait=False
+            parcel.pack(B, kernel, ctx.threads), out=parcel.messages, agreed=agreed, wait=False
         )
         C = multiply(side.own, B, out, kernel=kernel, threads=ctx.threads)
         pending.wait()

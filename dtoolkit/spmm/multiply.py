@@ -61,7 +61,7 @@ def multiply(A: DistSparse, B: Any, *, kernel: str | None = None) -> DistDense:
     k = 1 if B.ndim == 1 else B.shape[1]
     dtype = torch.promote_types(A.dtype, B.dtype)
     check_memory(A.cluster, list(A.plan.memory(k, dtype)), f"a product with {k} columns")
-    remote = computed(A.cluster, product, A, B, transpose=A.transposed, kernel=kernel)
+    remote = computed(A.cluster, product, A, B, transpose=A.transposed, kernel=kernel, agreed=True)
     return DistDense(A.cluster, A.layout, (A.shape[0], *B.shape[1:]), dtype, remote)
 
 
