@@ -44,6 +44,9 @@ def reduced(tensors: list[torch.Tensor], op: str) -> torch.Tensor:
     kind = stack.dtype
     if dtype == torch.bool:
         result = stack.any(0) if op in ("sum", "max") else stack.all(0)
+    elif op == "mean" and dtype.is_complex:
+        # By parts: NumPy multiplies by the reciprocal in a complex mean, which rounds twice.
+        result = stack.real.mean(0) + 1j * stack.imag.mean(0)
     elif op == "mean":
         result = stack.mean(0)
     else:
