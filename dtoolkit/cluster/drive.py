@@ -73,6 +73,8 @@ class Drive:
         self._orders: Sequence[bytes] = ()
         self._expires = float("inf")
         self._logged = 0
+        self._places: dict[str, Assignment] = {}  # by address, in the group of now
+        self._telling: set[asyncio.Task[None]] = set()
 
     async def run(
         self,
@@ -101,6 +103,7 @@ class Drive:
         gang = self.gang
         gang.drives[self.launch.number] = self
         watch = asyncio.ensure_future(self._watch())
+        self._places = dict(zip(self.members, assignments, strict=True))
         try:
             for rank, member in enumerate(self.members.values()):
                 self._send(member, orders[rank], assignments[rank], joined=False)
@@ -129,8 +132,14 @@ class Drive:
             [{k: _lists(v) for k, v in message.items() if k != "launch"} for message in messages]
         )
 
-    def asked(self, *, address: str, size: int | None, timeout: float) -> None:
-        """A rank of an elastic launch waits for the next group."""
+    def asked(self, *, address: str, group: str, size: int | None, timeout: float) -> None:
+        """A rank of an elastic launch has left a group and waits for the next one."""
+        place = self._places.get(address)
+        if place is not None and place.name != group:  # it has not heard of the one there is
+            again = self._tell_all({address: ("assign", place)}, timeout=5.0)
+            self._telling.add(task := asyncio.ensure_future(again))
+            task.add_done_callback(self._telling.discard)
+            return
         self._expires = min(self._expires, time.perf_counter() + timeout)
         self.inbox.put_nowait(("event", membership.Asked(address, size or 0)))
 
@@ -150,7 +159,9 @@ class Drive:
             offset=member.offset,
         )
         task = asyncio.ensure_future(
-            self.gang.call(member.address, "launch", order, timeout=self.timeout + 60.0)
+            self.gang.call(
+                member.address, "launch", order, timeout=self.timeout + 60.0, watch=False
+            )
         )
         self.calls[member.address] = task
         task.add_done_callback(lambda _: self.inbox.put_nowait(("call", member.address)))
@@ -260,15 +271,20 @@ class Drive:
             self._note_lost(event.address)
             if not self.elastic:
                 raise self._worker_lost()
-        self.state, actions = membership.step(self.state, event)
+        before = self.state
+        self.state, actions = membership.step(before, event)
         for action in actions:
             if isinstance(action, membership.Tell):
                 self.gang.break_group()
-                await self._tell_all(
-                    {a: ("stop", list(action.lost)) for a in action.addresses}, timeout=2.0
-                )
+                lost = list(action.lost)
+                words = {a: ("stop", (self._places[a].name, lost)) for a in action.addresses}
+                await self._tell_all(words, timeout=2.0)
             else:
-                await self._form(action)
+                try:
+                    await self._form(action)
+                except WorkerGoneError as gone:  # form again, without it
+                    self.state, _ = membership.note(before, event)
+                    self.inbox.put_nowait(("event", membership.Lost(gone.address)))
 
     async def _tell_all(self, words: Mapping[str, tuple[str, Any]], *, timeout: float) -> None:
         """Call a method about this launch on several workers; the watch finds who is gone."""
@@ -280,16 +296,13 @@ class Drive:
         await asyncio.gather(*calls, return_exceptions=True)
 
     async def _form(self, action: membership.Form) -> None:
-        self._expires = float("inf")
         gang = self.gang
-        try:
-            members = [await gang.roster.member(a, self.deadline) for a in action.members]
-            self.members.update({m.address: m for m in members})
-            gang.break_group()
-            assignments = await gang.assignments(members, self.deadline)
-        except WorkerGoneError as gone:  # the survivors are told, and ask again
-            self.inbox.put_nowait(("event", membership.Lost(gone.address)))
-            return
+        members = [await gang.roster.member(a, self.deadline) for a in action.members]
+        gang.break_group()
+        assignments = await gang.assignments(members, self.deadline)
+        self._expires = float("inf")
+        self.members.update({m.address: m for m in members})
+        self._places = dict(zip(action.members, assignments, strict=True))
         words = {}
         for member, assignment in zip(members, assignments, strict=True):
             if member.address in action.newcomers:
@@ -308,8 +321,7 @@ class Drive:
         gang, number = self.gang, self.launch.number
         running = [a for a, task in self.calls.items() if not task.done() and a not in self.lost]
         stops = {
-            a: asyncio.ensure_future(gang.call(a, "stop", gang.topic, number, None))
-            for a in running
+            a: asyncio.ensure_future(gang.call(a, "stop", gang.topic, number)) for a in running
         }
         if stops:
             await asyncio.wait(stops.values(), timeout=_STOPPING)

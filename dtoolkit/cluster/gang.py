@@ -156,9 +156,11 @@ class Gang:
 
     # -------------------------------------------------------------------- the client's loop
 
-    async def call(self, address: str, method: str, *args: Any, timeout: float = 30.0) -> Any:
+    async def call(
+        self, address: str, method: str, *args: Any, timeout: float = 30.0, watch: bool = True
+    ) -> Any:
         """Call a method of a worker's runtime; see :meth:`Link.call`."""
-        return await self.link.call(address, method, *args, timeout=timeout)
+        return await self.link.call(address, method, *args, timeout=timeout, watch=watch)
 
     async def assignments(
         self, members: Sequence[Member], deadline: float = float("inf")

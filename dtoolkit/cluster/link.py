@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -57,8 +57,19 @@ class Link:
         """Whether scheduler and workers are on this machine, and ours."""
         return self._scheduler is not None
 
-    async def call(self, address: str, method: str, *args: Any, timeout: float = 30.0) -> Any:
+    async def call(
+        self, address: str, method: str, *args: Any, timeout: float = 30.0, watch: bool = True
+    ) -> Any:
         """Call a method of a worker's runtime.
+
+        Parameters
+        ----------
+        address, method, *args
+        timeout : float
+            Seconds.
+        watch : bool
+            Look at the membership meanwhile: a call to a dead worker goes on trying. False where
+            somebody else does.
 
         Raises
         ------
@@ -68,8 +79,11 @@ class Link:
             The worker does not have dtoolkit, or another one.
         """
         work = self._directly if self.local else self._through_scheduler
+        asked = work(address, method, args)
         try:
-            answer = await asyncio.wait_for(work(address, method, args), timeout)
+            answer = await asyncio.wait_for(
+                self._watched(asked, address) if watch else asked, timeout
+            )
         except (TimeoutError, OSError, KeyError) as error:
             raise WorkerGoneError(address, error) from error
         if isinstance(answer, OSError | TimeoutError):
@@ -134,6 +148,16 @@ class Link:
             yield answer.orphans
         finally:
             await self._tell(turns.give_up_turn, owner, number)
+
+    async def _watched(self, work: Coroutine[Any, Any, Any], address: str) -> Any:
+        task = asyncio.ensure_future(work)
+        try:
+            while not (await asyncio.wait([task], timeout=0.05 if self.local else 0.5))[0]:
+                if address not in await self.present():
+                    raise OSError("it has left the cluster")
+            return task.result()
+        finally:
+            task.cancel()
 
     async def restart(self, address: str) -> bool:
         """Ask the nanny of a worker to end it and to start another; False if there is none."""

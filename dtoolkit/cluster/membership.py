@@ -6,6 +6,7 @@ The gang performs the actions; the rules can be tested without a worker.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Returned",
     "State",
     "Tell",
+    "note",
     "step",
 ]
 
@@ -110,6 +112,8 @@ class Form:
 
 Action = Tell | Form
 
+_NO_NEWS: Sequence[Tell] = ()
+
 
 def step(state: State, event: Event) -> tuple[State, list[Action]]:
     """Next state and actions.
@@ -124,15 +128,28 @@ def step(state: State, event: Event) -> tuple[State, list[Action]]:
     state : State
     actions : list of Tell or Form
     """
-    actions: list[Action] = []
+    state, told = note(state, event)
+    actions: list[Action] = [*told]
+    if told is not _NO_NEWS and _complete(state):
+        members, newcomers = _next_members(state)
+        actions.append(Form(members, newcomers))
+        state = State(members, state.limit, waiting=_left(state.waiting, newcomers))
+    return state, actions
+
+
+def note(state: State, event: Event) -> tuple[State, Sequence[Tell]]:
+    """The first half of :func:`step`: what is known now, and who must hear of it.
+
+    Where a group was to be formed and one of its members went away first, this is the state to go
+    on from.
+    """
     match event:
         case Lost(address) if address in state.members and address not in state.gone:
             state = replace(state, gone=state.gone | {address}, asked=state.asked - {address})
             # Those that wait for the next group already know that theirs is over.
             tell = tuple(m for m in state.active if m not in state.asked)
             lost = tuple(r for r, m in enumerate(state.members) if m in state.gone)
-            if tell:
-                actions.append(Tell(tell, lost))
+            return state, [Tell(tell, lost)] if tell else []
         case Lost(address):
             state = replace(state, waiting=tuple(w for w in state.waiting if w != address))
         case Returned(address):
@@ -144,12 +161,8 @@ def step(state: State, event: Event) -> tuple[State, list[Action]]:
         case Expired():
             state = replace(state, want=0)
         case _:
-            return state, []
-    if _complete(state):
-        members, newcomers = _next_members(state)
-        actions.append(Form(members, newcomers))
-        state = State(members, state.limit, waiting=_left(state.waiting, newcomers))
-    return state, actions
+            return state, _NO_NEWS
+    return state, []
 
 
 def _complete(state: State) -> bool:

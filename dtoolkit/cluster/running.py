@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Running"]
 
+_FORMING = 30.0  # seconds to wait for the size of the first group
 _PATIENCE = 5.0  # seconds that an elastic rank waits to hear who was lost
 _BATCH = 0.03  # seconds between two shipments of metrics
 
@@ -44,8 +45,10 @@ class Running:
     ----------
     interrupt : Interrupt
     future : Future of Reply
+    group : Assignment
+        The place in the group that the function is in, or has asked to leave.
     mesh : Mesh or None
-        The group that the function uses now.
+        That group, formed.
     """
 
     def __init__(self, runtime: Runtime, order: Order, thread: RankThread) -> None:
@@ -58,7 +61,8 @@ class Running:
         self.mesh: Mesh | None = None
         self._loop = asyncio.get_running_loop()
         self.given_up: asyncio.Future[None] = self._loop.create_future()
-        self._next: Assignment | None = None
+        self.group = order.assignment
+        self._next = order.assignment
         self._assigned = threading.Event()
         self._deadline = time.perf_counter() + order.seconds
         self._log = _Log(self)
@@ -141,12 +145,18 @@ class Running:
         return Reply("done", nbytes=nbytes_of(result))
 
     def _context(self) -> Context:
+        try:
+            comm, assignment = self._communicator(self.order.assignment), self.order.assignment
+        except (CommunicationError, PeerLost):
+            if not self.order.elastic:
+                raise
+            comm, assignment = self._next_group(None, _FORMING)
         return Context(
-            comm=self._communicator(self.order.assignment),
+            comm=comm,
             recorder=self._recorder,
             device=self.runtime.device,
             address=self.runtime.address,
-            addresses=self.order.assignment.addresses,
+            addresses=assignment.addresses,
             threads=self.runtime.threads,
             joined=self.order.joined,
             elastic=self.order.elastic,
@@ -170,24 +180,36 @@ class Running:
         return max(1.0, self._deadline - time.perf_counter())
 
     def _rebuild(self, context: Context, size: int | None, timeout: float) -> None:
+        """Go on in the next group."""
+        if not (self.interrupt.is_set or self.interrupt.broke):
+            # Nobody is lost: a peer may still be in the last operation, and must not be cut off.
+            try:
+                context.comm.barrier()
+            except (CommunicationError, PeerLost):
+                pass
+        context.comm, assignment = self._next_group(size, timeout)
+        context.addresses = assignment.addresses
+
+    def _next_group(self, size: int | None, timeout: float) -> tuple[Communicator, Assignment]:
         """Ask the client for the next group until one forms."""
         while True:
             mesh, self.mesh = self.mesh, None
             self.runtime.drop_mesh(self.order.owner, mesh)
             self._assigned.clear()
             self.interrupt.clear()
+            # By the name of the group that is left the client knows an old question.
             ask = {"ask": self.order.launch, "address": self.runtime.address}
-            self.runtime.emit(self.order.owner, [{**ask, "size": size, "timeout": timeout}])
+            ask |= {"group": self.group.name, "size": size, "timeout": timeout}
+            self.runtime.emit(self.order.owner, [ask])
             try:
-                while not self._assigned.wait(POLL):
+                while self._next.name == self.group.name:
+                    self._assigned.wait(POLL)
                     self.interrupt.check()
-                assignment = self._next
-                assert assignment is not None
-                context.comm = self._communicator(assignment)
-                context.addresses = assignment.addresses
-                self._recorder.rank = assignment.rank
-                self._recorder.ranks = max(self._recorder.ranks, assignment.size)
-                return
+                self.group = self._next
+                comm = self._communicator(self.group)
+                self._recorder.rank = self.group.rank
+                self._recorder.ranks = max(self._recorder.ranks, self.group.size)
+                return comm, self.group
             except (CommunicationError, PeerLost):
                 continue  # another one was lost meanwhile
 

@@ -114,7 +114,7 @@ class Runtime:
         """Run this worker's part of a launch."""
         left = self._running
         if left is not None:  # its client is gone, or gave up on this worker
-            await self.stop(left.order.owner, left.order.launch, None)
+            await self.stop(left.order.owner, left.order.launch)
         if (order.owner, order.launch) in self._revoked:
             return Reply("stopped", cause="it was stopped before it began")
         running = self._running = Running(self, order, self._thread)
@@ -125,7 +125,7 @@ class Runtime:
                 watched, timeout=order.seconds + _OVERDUE, return_when=asyncio.FIRST_COMPLETED
             )
             if not any(one.done() for one in watched):
-                await self.stop(order.owner, order.launch, None)
+                await self.stop(order.owner, order.launch)
         finally:
             if self._running is running:
                 self._running = None
@@ -133,16 +133,18 @@ class Runtime:
             return running.future.result()
         return Reply("stopped", cause="did not stop in time; its thread was left behind")
 
-    async def stop(self, owner: str, launch: int, lost: list[int] | None) -> bool:
+    async def stop(
+        self, owner: str, launch: int, lost: tuple[str, list[int]] | None = None
+    ) -> bool:
         """Stop a launch, promptly; returns whether its thread came free.
 
         Parameters
         ----------
         owner, launch : str, int
             Which launch; one that has not come yet will not begin.
-        lost : list of int or None
-            For elastic launches: the ranks that are gone. The function goes on and gets
-            `PeerLost`. None: everything stops.
+        lost : tuple of str and list of int, optional
+            For elastic launches: the name of a group, and its ranks that are gone. A function that
+            is in this group gets `PeerLost` and goes on. By default everything stops.
         """
         running = self._running
         if running is None or (running.order.owner, running.order.launch) != (owner, launch):
@@ -150,8 +152,10 @@ class Runtime:
                 self._revoked.append((owner, launch))
             return True
         if lost is not None:
-            running.interrupt.set(lambda: PeerLost(lost))
-            running.cut()
+            group, ranks = lost
+            if running.group.name == group:
+                running.interrupt.set(lambda: PeerLost(ranks))
+                running.cut()
             return True
         running.interrupt.set(Stop)
         running.cut()

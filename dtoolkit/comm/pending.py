@@ -24,6 +24,11 @@ class Interrupt:
         A broken connection means that the group is to be formed again, whoever was lost.
     patience : float
         Seconds to wait, after a connection broke, for somebody to say who was lost.
+
+    Attributes
+    ----------
+    broke : bool
+        A connection has broken, whether or not anybody said why.
     """
 
     def __init__(self, *, elastic: bool = False, patience: float = 0.0) -> None:
@@ -31,6 +36,7 @@ class Interrupt:
         self._told = threading.Event()
         self._elastic = elastic
         self._patience = patience
+        self.broke = False
 
     @property
     def is_set(self) -> bool:
@@ -46,6 +52,7 @@ class Interrupt:
         """Forget the reason: the rank goes on in a new group."""
         self._told.clear()
         self._reason = None
+        self.broke = False
 
     def check(self) -> None:
         """Raise the reason, if there is one."""
@@ -55,6 +62,7 @@ class Interrupt:
 
     def broken(self, error: BaseException) -> CommunicationError | PeerLost:
         """What to raise where a connection broke; raises the reason if one comes in time."""
+        self.broke = True
         self._told.wait(self._patience)
         self.check()
         if self._elastic:

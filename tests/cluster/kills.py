@@ -45,6 +45,14 @@ def large_all_to_alls(ctx: Any) -> None:
         ctx.comm.all_to_all(own)
 
 
+def some_all_to_alls(ctx: Any) -> int:
+    """Twenty all-to-alls of 5 MB a peer."""
+    own = [torch.ones(5 << 18) for _ in range(ctx.size)]
+    for _ in range(20):
+        ctx.comm.all_to_all(own)
+    return os.getpid()
+
+
 def subgroup_all_reduces(ctx: Any) -> None:
     """All-reduces in pairs of ranks."""
     pair = ctx.comm.split(ctx.rank // 2)
@@ -63,11 +71,11 @@ def nothing(ctx: Any) -> None:
 
 
 # What runs, and how long after its start the kill comes.
-SITUATIONS: dict[str, tuple[Callable[[Any], None], float]] = {
+SITUATIONS: dict[str, tuple[Callable[[Any], object], float]] = {
     "all-reduce of 10": (small_all_reduces, 0.1),
     "all-reduce of 1M": (large_all_reduces, 0.15),
     "all-to-all, 5 MB a peer": (large_all_to_alls, 0.15),
-    "while the group forms": (large_all_to_alls, 0.0),
+    "while the group forms": (some_all_to_alls, 0.0),
     "in a subgroup": (subgroup_all_reduces, 0.1),
     "no communication": (computing, 0.05),
     "between launches": (nothing, 0.0),
@@ -114,14 +122,14 @@ def kill(cluster: dt.Cluster, situation: str, ranks: tuple[int, ...], wait: floa
     if situation == "between launches":
         launch.result()
     else:
-        time.sleep(delay + wait)
+        time.sleep(delay + (wait if delay else 0.3 * wait))
     start = time.perf_counter()
     for rank in ranks:
         os.kill(pids[rank], signal.SIGKILL)
     if situation == "between launches":
         time.sleep(0.3)
     else:
-        judge(trial, launch, start)
+        judge(trial, launch, start, {pids[rank] for rank in ranks})
     start = time.perf_counter()
     try:
         if cluster.run(total, timeout=30) != [6.0] * 4:
@@ -132,11 +140,13 @@ def kill(cluster: dt.Cluster, situation: str, ranks: tuple[int, ...], wait: floa
     return trial
 
 
-def judge(trial: Trial, launch: Any, start: float) -> None:
+def judge(trial: Trial, launch: Any, start: float, killed: set[int]) -> None:
     """Hold the error of a launch against what was done to it."""
     try:
-        launch.result(30)
-        trial.faults.append("no error")
+        pids = launch.result(30)
+        if killed & set(pids):
+            trial.faults.append("a result from a worker that was dead")
+        # Else the kill came before the launch had begun, which then ran on the replacement.
     except WorkerLost as error:
         trial.seconds = time.perf_counter() - start
         if not set(error.ranks) <= set(trial.ranks):

@@ -13,6 +13,7 @@ from dtoolkit.cluster.membership import (
     Returned,
     State,
     Tell,
+    note,
     step,
 )
 
@@ -129,3 +130,18 @@ def test_after_forming_the_old_words_are_forgotten() -> None:
     for event in (Came("d"), Came("e"), Lost("b"), Asked("a", 0), Asked("c", 0)):
         state, _ = step(state, event)
     assert state == State(("a", "d", "c"), 3, waiting=("e",))
+
+
+@pytest.mark.parametrize("goes", ["d", "c"], ids=["a newcomer", "a survivor"])
+def test_a_member_goes_while_the_group_is_formed(goes: str) -> None:
+    state = ABC
+    for event in (Came("d"), Lost("b"), Asked("a", 0)):
+        state, _ = step(state, event)
+    last = Asked("c", 0)
+    _, actions = step(state, last)
+    assert actions == [Form(("a", "d", "c"), frozenset("d"))]
+    # It could not be formed: back to what was known, then the news.
+    state, _ = note(state, last)
+    state, actions = step(state, Lost(goes))
+    want = {"d": Form(("a", "c"), frozenset()), "c": Form(("a", "d"), frozenset("d"))}
+    assert actions == [want[goes]]
