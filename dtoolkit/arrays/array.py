@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dtoolkit.arrays.layout import Layout
 from dtoolkit.cluster import Cluster, Remote
+from dtoolkit.errors import ShardLost
 
 __all__ = ["DistArray", "RedistributionWarning", "ask", "check_memory", "have_made"]
 
@@ -104,7 +105,7 @@ class DistArray:
         the shards that it was given.
         """
         self.version += 1
-        self.remote.restore = None
+        self.remote.restore = _no_way_back(repr(self))
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -124,6 +125,18 @@ class DistArray:
         from dtoolkit.figures import array_card
 
         return array_card(self)
+
+
+def _no_way_back(name: str) -> Callable[[list[int]], None]:
+    """A way to make shards again that there is not; another one each time, to tell versions."""
+
+    def restore(ranks: list[int]) -> None:
+        raise ShardLost(
+            f"rank(s) {ranks} of {name} were on workers that are gone; it was changed in place, so "
+            "that it cannot be made again from its source"
+        )
+
+    return restore
 
 
 def ask(array: DistArray, function: Callable[..., Any], *args: Any) -> list[Any]:

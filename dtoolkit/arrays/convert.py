@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dtoolkit.data import working_dtype
 
-__all__ = ["as_dtype", "is_scalar", "plain_scalar", "to_host", "to_tensor"]
+__all__ = ["as_dtype", "as_index", "is_scalar", "plain_scalar", "to_host", "to_tensor"]
 
 KEPT = (torch.float32, torch.float64, torch.bfloat16, torch.complex64, torch.complex128)
 # Comparisons give booleans, and positions and counts are int64: arrays of both exist as results.
@@ -130,7 +130,29 @@ def plain_scalar(x: Any) -> Any:
         if isinstance(value, numbers.Real):  # fractions and decimals
             return float(value)
         raise TypeError(f"{x!r} is no number that arrays compute with")
-    return value
+    # Integers beyond 64 bits have no tensor; as floats they are what NumPy makes of them.
+    return float(value) if isinstance(value, int) and abs(value) >= 2**63 else value
+
+
+def as_index(
+    numbers: NDArray[np.int64], device: torch.device | str = "cpu"
+) -> torch.Tensor | slice:
+    """Row numbers as torch indexes with them: a run as a slice, which copies several times faster.
+
+    Parameters
+    ----------
+    numbers : int64 array
+        May be read-only; not modified.
+    device : torch.device
+        Where the rows are.
+    """
+    if len(numbers) and numbers[-1] - numbers[0] == len(numbers) - 1 and _rises(numbers):
+        return slice(int(numbers[0]), int(numbers[-1]) + 1)
+    return torch.from_numpy(np.array(numbers, np.int64)).to(device)
+
+
+def _rises(numbers: NDArray[np.int64]) -> bool:
+    return bool(np.all(numbers[1:] - numbers[:-1] == 1))
 
 
 def to_host(tensor: torch.Tensor) -> NDArray[Any]:

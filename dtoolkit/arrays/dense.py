@@ -332,6 +332,8 @@ def distribute_dense(
         It has no dimension, or more than 2.
     LayoutError
         The layout has other rows.
+    MemoryError
+        A rank's share does not fit its worker.
     """
     whole = x if operand else to_tensor(x)
     if whole.dim() not in (1, 2):

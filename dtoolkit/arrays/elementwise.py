@@ -114,18 +114,19 @@ def evaluate(
 ) -> torch.Tensor:
     """Apply the function to what one rank has; a result never shares memory with an operand."""
     values = list(operands)
+    tensors = [v for v in (*values, out) if isinstance(v, torch.Tensor)]
+    device = tensors[0].device if tensors else torch.device("cpu")
     for place, value in enumerate(values):
         if not isinstance(value, torch.Tensor) and value is not None:
             if place and name in _NUMBER_SECOND:
                 continue
-            values[place] = _number(value)
+            values[place] = _number(value).to(device)
     if out is not None and name in _WITH_OUT and _fills(values, out):
         _function(name)(*values, **options, out=out)
         return out
     result = _function(name)(*values, **options)
     if out is not None:
         return out.copy_(result)
-    tensors = (v for v in values if isinstance(v, torch.Tensor))
     shared = any(_same_memory(result, v) for v in tensors)
     return result.clone() if shared else result.resolve_conj().resolve_neg().contiguous()
 

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from dtoolkit.arrays.array import DistArray, ask
-from dtoolkit.arrays.convert import RESULTS, is_scalar, plain_scalar, to_host, to_tensor
+from dtoolkit.arrays.convert import RESULTS, as_index, is_scalar, plain_scalar, to_host, to_tensor
 from dtoolkit.arrays.elementwise import change, elementwise
 from dtoolkit.arrays.layout import Layout
 from dtoolkit.arrays.lineage import computed
@@ -220,7 +220,7 @@ def _value(x: DistDense, value: Any, shape: tuple[int, ...], layout: Layout) -> 
         raise ValueError(f"a value of shape {tuple(tensor.shape)} does not fill {shape}")
     if tensor.dim() < len(shape) or (tensor.shape[0] == 1 and shape[0] != 1):
         return tensor, None
-    return None, [tensor[torch.from_numpy(layout.indices(p).copy())] for p in range(layout.parts)]
+    return None, [tensor[as_index(layout.indices(p))].clone() for p in range(layout.parts)]
 
 
 def _fits(dtype: torch.dtype, x: DistDense) -> None:

@@ -128,25 +128,26 @@ class _Restore:
 
 @dataclass(frozen=True)
 class _Input:
-    """A distributed input of a recipe, as it was when the recipe was followed."""
+    """The shards of a distributed input, as they were when the recipe was followed."""
 
-    array: weakref.ref[DistArray]
-    version: int
+    remote: weakref.ref[Remote]
+    restore: Any  # another one after each change in place
     recipe: Recipe | None
     name: str
 
     @classmethod
     def of(cls, array: DistArray) -> _Input:
-        recipe = getattr(array.remote.restore, "recipe", None)
+        restore = array.remote.restore
+        recipe = getattr(restore, "recipe", None)
         if recipe is not None and recipe.depth >= _DEPTH:
             recipe = None
-        return cls(weakref.ref(array), array.version, recipe, repr(array))
+        return cls(weakref.ref(array.remote), restore, recipe, repr(array))
 
-    def find(self, cluster: Cluster) -> DistArray | Remote:
-        """The array where it is there and unchanged, else its shards made again for the moment."""
-        array = self.array()
-        if array is not None and array.version == self.version:
-            return array
+    def find(self, cluster: Cluster) -> Remote:
+        """The shards where they are held and unchanged, else made again for the moment."""
+        remote = self.remote()
+        if remote is not None and remote.restore is self.restore:
+            return remote
         if self.recipe is None:
             raise ShardLost(
                 f"its worker is gone, and {self.name}, which it was computed from, was freed or "

@@ -1,4 +1,4 @@
-"""The functions of NumPy and torch that have a distributed form, in one table."""
+"""The functions of NumPy and torch that have a distributed form."""
 
 from __future__ import annotations
 
@@ -13,89 +13,9 @@ from dtoolkit.arrays.array import DistArray
 from dtoolkit.arrays.creation import like
 from dtoolkit.arrays.elementwise import elementwise
 from dtoolkit.arrays.joining import concatenate
+from dtoolkit.arrays.names import ELEMENTWISE, NUMPY_NAMES, REDUCING, ROWWISE, TORCH_NAMES
 
 __all__ = ["Namespace", "call", "supported"]
-
-# Functions of torch that work element by element, under torch's names.
-_ONE_BY_ONE = (
-    "abs acos acosh add angle asin asinh atan atan2 atanh bitwise_and bitwise_not bitwise_or "
-    "bitwise_xor ceil conj_physical copysign cos cosh deg2rad div elu eq erf erfc erfinv exp exp2 "
-    "expm1 floor floor_divide fmax fmin fmod ge gelu gt heaviside hypot isfinite isinf isnan "
-    "le leaky_relu log log10 log1p log2 logaddexp logaddexp2 logical_and logical_not logical_or "
-    "logical_xor logit lt maximum minimum mul nan_to_num ne neg positive pow rad2deg real "
-    "reciprocal relu relu6 remainder round rsqrt sgn sigmoid signbit silu sin sinc sinh softplus "
-    "sqrt square sub tan tanh true_divide trunc where xlogy"
-)
-_REDUCING = "sum prod mean any all min max amin amax argmin argmax var std count_nonzero"
-_ELEMENTWISE = frozenset(_ONE_BY_ONE.split())
-_AXIS_SECOND = frozenset(_REDUCING.split())
-# Along the columns of each row, which lie on one rank.
-_ROWWISE = frozenset({"softmax", "log_softmax", "cumsum", "cumprod"})
-
-_NUMPY_NAMES = {
-    "absolute": "abs",
-    "arccos": "acos",
-    "arccosh": "acosh",
-    "arcsin": "asin",
-    "arcsinh": "asinh",
-    "arctan": "atan",
-    "arctan2": "atan2",
-    "arctanh": "atanh",
-    "around": "round",
-    "bitwise_invert": "bitwise_not",
-    "concat": "concatenate",
-    "conj": "conj_physical",
-    "conjugate": "conj_physical",
-    "degrees": "rad2deg",
-    "divide": "true_divide",
-    "equal": "eq",
-    "fabs": "abs",
-    "float_power": "pow",
-    "greater": "gt",
-    "greater_equal": "ge",
-    "invert": "bitwise_not",
-    "less": "lt",
-    "less_equal": "le",
-    "linalg.matmul": "matmul",
-    "linalg.norm": "norm",
-    "linalg.vector_norm": "norm",
-    "multiply": "mul",
-    "negative": "neg",
-    "not_equal": "ne",
-    "permute_dims": "transpose",
-    "power": "pow",
-    "radians": "deg2rad",
-    "rint": "round",
-    "sign": "sgn",
-    "subtract": "sub",
-}
-_TORCH_NAMES = {
-    "absolute": "abs",
-    "arctan2": "atan2",
-    "cat": "concatenate",
-    "clone": "copy",
-    "concat": "concatenate",
-    "conj": "conj_physical",
-    "divide": "div",
-    "floordiv": "floor_divide",
-    "linalg_norm": "norm",
-    "linalg_vector_norm": "norm",
-    "matrix_norm": "norm",
-    "mm": "matmul",
-    "mul": "mul",
-    "multiply": "mul",
-    "mv": "matmul",
-    "negative": "neg",
-    "sign": "sgn",
-    "special_exp2": "exp2",
-    "special_expit": "sigmoid",
-    "special_expm1": "expm1",
-    "special_log1p": "log1p",
-    "special_xlogy": "xlogy",
-    "subtract": "sub",
-    "t": "transpose",
-    "truediv": "true_divide",
-}
 
 
 class Namespace:
@@ -116,8 +36,8 @@ class Namespace:
 
 def supported() -> list[str]:
     """Names of the functions that exist, torch's and NumPy's."""
-    own = {*_ELEMENTWISE, *_ROWWISE, *_AXIS_SECOND, *_FUNCTIONS}
-    return sorted(own | set(_NUMPY_NAMES))
+    own = {*ELEMENTWISE, *ROWWISE, *REDUCING, *_FUNCTIONS}
+    return sorted(own | set(NUMPY_NAMES))
 
 
 def call(words: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -141,7 +61,7 @@ def call(words: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     function = _find(name)
     if function is None:
         raise TypeError(_unsupported(name))
-    if name in _AXIS_SECOND or name == "norm":
+    if name in REDUCING or name == "norm":
         return _reduce(words, name, *args, **given)
     return function(*args, **given)
 
@@ -149,18 +69,18 @@ def call(words: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 def _canonical(words: str, name: str) -> str:
     if words == "torch":
         name = name.removeprefix("__").removesuffix("__")
-        return _TORCH_NAMES.get(name, name)
-    return _NUMPY_NAMES.get(name, name)
+        return TORCH_NAMES.get(name, name)
+    return NUMPY_NAMES.get(name, name)
 
 
 def _find(name: str) -> Callable[..., Any] | None:
     if name in _FUNCTIONS:
         return _FUNCTIONS[name]
-    if name in _ELEMENTWISE:
+    if name in ELEMENTWISE:
         return partial(_each, name)
-    if name in _ROWWISE:
+    if name in ROWWISE:
         return partial(_along_rows, name)
-    return partial(_reduce, "numpy", name) if name in _AXIS_SECOND else None
+    return partial(_reduce, "numpy", name) if name in REDUCING else None
 
 
 def _unsupported(name: str) -> str:
@@ -258,12 +178,10 @@ def _where(condition: Any, *values: Any) -> Any:
 def _isclose(
     a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Any:
-    near = (
-        elementwise("sub", a, b).abs() <= elementwise("abs", b) * rtol + atol
-        if isinstance(b, DistArray)
-        else elementwise("sub", a, b).abs() <= rtol * abs(_plain(b)) + atol
-    )
-    near = near | elementwise("eq", a, b)
+    size = elementwise("abs", b) if isinstance(b, DistArray) else abs(_plain(b))
+    distance = elementwise("sub", a, b).abs()
+    near = distance <= size * rtol + atol
+    near = (near & elementwise("isfinite", distance)) | elementwise("eq", a, b)
     if equal_nan:
         near = near | (_call_isnan(a) & _call_isnan(b))
     return near

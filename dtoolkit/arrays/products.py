@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from dtoolkit.arrays.array import DistArray, ask, check_memory
-from dtoolkit.arrays.convert import is_scalar, to_host, to_tensor
+from dtoolkit.arrays.convert import as_index, is_scalar, to_host, to_tensor
 from dtoolkit.arrays.elementwise import align
 from dtoolkit.arrays.layout import Layout
 from dtoolkit.arrays.lineage import computed
@@ -86,7 +86,7 @@ def gather_rows(ctx: Context, shard: torch.Tensor, layout: Layout) -> torch.Tens
         parts = ctx.comm.all_gather_v(shard)
     whole = shard.new_empty((layout.n, *shard.shape[1:]))
     for peer, part in enumerate(parts):
-        whole[torch.from_numpy(layout.indices(peer).copy()).to(shard.device)] = part
+        whole[as_index(layout.indices(peer), shard.device)] = part
     return whole
 
 

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from dtoolkit.arrays.array import check_memory
+from dtoolkit.arrays.convert import as_index
 from dtoolkit.arrays.layout import Layout, as_layout
 from dtoolkit.arrays.lineage import computed
 from dtoolkit.cluster import Context, Remote
@@ -52,12 +53,12 @@ def move_rows(ctx: Context, shard: torch.Tensor, source: Layout, target: Layout)
     leaving = _by_peer(target.owner(source.indices(ctx.rank)), ctx)
     coming = _by_peer(source.owner(target.indices(ctx.rank)), ctx)
     result = shard.new_empty((int(target.sizes[ctx.rank]), *shard.shape[1:]))
-    result[_index(coming.stay, shard)] = shard[_index(leaving.stay, shard)]
+    result[as_index(coming.stay, shard.device)] = shard[as_index(leaving.stay, shard.device)]
     with ctx.comm.phase("redistribute"):
         rows = ctx.comm.all_to_all_v(
-            shard[_index(leaving.order, shard)], leaving.counts, coming.counts
+            shard[as_index(leaving.order, shard.device)], leaving.counts, coming.counts
         )
-    result[_index(coming.order, shard)] = rows
+    result[as_index(coming.order, shard.device)] = rows
     return result
 
 
@@ -103,7 +104,7 @@ def transpose_shard(
     torch.Tensor, shape (target.sizes[rank], n)
     """
     peers = range(ctx.size)
-    pieces = [shard[:, _index(target.indices(q), shard)].T.contiguous() for q in peers]
+    pieces = [shard[:, as_index(target.indices(q), shard.device)].T.contiguous() for q in peers]
     own = pieces[ctx.rank]
     pieces[ctx.rank] = own[:0]
     k = int(target.sizes[ctx.rank])
@@ -113,7 +114,7 @@ def transpose_shard(
     parts[ctx.rank] = own
     result = shard.new_empty((k, source.n))
     for peer, part in enumerate(parts):
-        result[:, _index(source.indices(peer), shard)] = part
+        result[:, as_index(source.indices(peer), shard.device)] = part
     return result
 
 
@@ -126,13 +127,6 @@ class _by_peer:  # noqa: N801 - a small record, made like a function call
         self.order = order[np.argsort(peer[order], kind="stable")]
         self.stay = np.flatnonzero(~away)
         self.counts = np.bincount(peer[order], minlength=ctx.size).tolist()
-
-
-def _index(positions: NDArray[Any], like: torch.Tensor) -> torch.Tensor | slice:
-    """Positions as an index on a tensor's device; a run of them as a slice, which is faster."""
-    if len(positions) and np.all(np.diff(positions) == 1):
-        return slice(int(positions[0]), int(positions[-1]) + 1)
-    return torch.from_numpy(np.ascontiguousarray(positions, np.int64).copy()).to(like.device)
 
 
 def _row_bytes(shape: tuple[int, ...], dtype: torch.dtype) -> int:

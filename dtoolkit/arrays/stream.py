@@ -221,6 +221,8 @@ def _measure(
     starts: dict[str, list[float]] = {name: [] for name in KERNELS}
     seconds: dict[str, list[float]] = {name: [] for name in KERNELS}
     B.zero_(), C.zero_()  # pages are there before the clock runs
+    if A.is_cuda:
+        torch.cuda.synchronize(A.device)
     for _ in range(trials):
         for name in KERNELS:
             _wait_for_all(ctx)

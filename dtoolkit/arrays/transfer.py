@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from dtoolkit.arrays.array import DistArray, ask
+from dtoolkit.arrays.convert import as_index
 from dtoolkit.arrays.layout import Layout
 from dtoolkit.arrays.lineage import Recipe, remember
 from dtoolkit.cluster import Cluster, Context, Remote
@@ -23,7 +24,7 @@ def place(
     The copy is held by the handle, and as an `operand` by whatever is computed from it too.
     """
     per_rank = [
-        (_packed(whole[torch.from_numpy(layout.indices(rank).copy())]), whole.dtype)
+        (_packed(whole[as_index(layout.indices(rank))].clone()), whole.dtype)
         for rank in range(layout.parts)
     ]
     recipe = Recipe(_place, (), per_rank, {})
@@ -36,14 +37,13 @@ def bring(array: DistArray) -> torch.Tensor:
     """Bring all rows of a dense array here, in their order."""
     whole = torch.empty(array.shape, dtype=array.dtype)
     for rank, shard in enumerate(ask(array, _send)):
-        rows = torch.from_numpy(array.layout.indices(rank).copy())
-        whole[rows] = _unpacked(shard, array.dtype)
+        whole[as_index(array.layout.indices(rank))] = _unpacked(shard, array.dtype)
     return whole
 
 
 def _packed(tensor: torch.Tensor) -> NDArray[Any]:
     """A tensor as NumPy pickles it, much faster than torch; bfloat16, which it lacks, by bits."""
-    tensor = tensor.detach().cpu().contiguous()
+    tensor = tensor.cpu().contiguous()
     return (tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 

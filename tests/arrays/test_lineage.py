@@ -23,16 +23,12 @@ def cluster():
 
 
 def kill(cluster: dt.Cluster, rank: int) -> None:
-    """End a worker as a crash would, and wait until it is gone."""
+    """End a worker as a crash would, and wait until another has its rank."""
     pid = cluster.pids[rank]
     os.kill(pid, signal.SIGKILL)
-    end = time.perf_counter() + 10
-    while time.perf_counter() < end:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return
-        time.sleep(0.01)
+    end = time.perf_counter() + 30
+    while cluster.pids[rank] == pid and time.perf_counter() < end:
+        time.sleep(0.02)
 
 
 def test_what_has_a_source_is_made_again(cluster):
@@ -43,7 +39,7 @@ def test_what_has_a_source_is_made_again(cluster):
     B = A * 2
     made = arrays.random(cluster, (20, 3), seed=5)
     numbers = made.to_numpy()
-    turned, chosen, product = x.T, x[3:17:2], A @ X
+    turned, chosen, product, back = x.T, x[3:17:2], A @ X, A.T @ X
     chain = np.exp((x * 2 + X) @ np.ones((3, 2)) / 4)  # what it was computed from is freed
     loop = x
     for _ in range(50):
@@ -55,6 +51,7 @@ def test_what_has_a_source_is_made_again(cluster):
     same(turned, X.T, exact=True)
     same(chosen, X[3:17:2], exact=True)
     same(product, S @ X)
+    same(back, S.T @ X)
     same(B, 2 * S.toarray())
     same(chain, np.exp((3 * X) @ np.ones((3, 2)) / 4))
     for lost in (loop, orphan):

@@ -110,6 +110,12 @@ def test_functions_on_whole_arrays(cluster3):
     same(np.cumsum(x, axis=1), np.cumsum(X, axis=1))
     same(np.transpose(x), X.T, exact=True)
     same(np.isclose(x, x + 1e-9), np.ones((6, 3), bool), exact=True)
+    special = np.array([[np.inf, 1.0, np.nan]])
+    edge = dt.distribute(cluster3, special)
+    for other in (special, np.array([[-np.inf, np.inf, 0.0]]), np.array([[1.0, 1.0, np.nan]])):
+        same(np.isclose(edge, other), np.isclose(special, other), exact=True)
+        want = np.isclose(special, other, equal_nan=True)
+        same(np.isclose(edge, other, equal_nan=True), want, exact=True)
     assert np.allclose(x, X)
     assert not np.allclose(x, y)
     assert np.array_equal(x, X)
