@@ -7,8 +7,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 import dtoolkit as dt
+
+# The first example compiles, and these machines are shared: an example has no deadline of its own.
+settings.register_profile("dtoolkit", deadline=None)
+settings.load_profile("dtoolkit")
 
 ROOT = Path(__file__).resolve().parent.parent
 
