@@ -171,7 +171,23 @@ def _start_method() -> str:
         # Dask sets a list of its own on the first call; it is replaced, not lengthened, because
         # it holds everything that is installed, heavy or not.
         get_mp_context().set_forkserver_preload(_PRELOAD)
+    _start_uninterrupted_server()
     return "forkserver"
+
+
+def _start_uninterrupted_server() -> None:
+    """Start the fork server so that its workers never see an interrupt of the keyboard.
+
+    Jupyter and terminals send it to the whole process group; it is for the kernel, which stops the
+    ranks. A signal that is blocked here is blocked in all that this thread starts.
+    """
+    from multiprocessing import forkserver
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _start_quiet_tracker() -> None:
