@@ -378,6 +378,7 @@ class Cluster:
         """What every rank's worker answers."""
 
         async def ask() -> list[Any]:
+            await self._gang.sweep()
             members = await self._gang.roster.muster(_soon(30.0))
             calls = [self._gang.call(m.address, method, *args) for m in members]
             return list(await asyncio.gather(*calls))

@@ -157,6 +157,7 @@ class Drive:
             elastic=self.elastic,
             joined=joined,
             offset=member.offset,
+            free=self.gang.take_litter(member.address),
         )
         task = asyncio.ensure_future(
             self.gang.call(

@@ -31,6 +31,7 @@ from dtoolkit.errors import ClusterClosed, ClusterTooSmall, LaunchCancelled, Lau
 
 __all__ = ["Gang"]
 
+_SWEEP = 0.05  # seconds that freed objects wait for a launch to take the word along
 _FORMING = 30.0  # seconds that a group may take to form
 _FOREVER = 1e9
 
@@ -74,6 +75,7 @@ class Gang:
         self.roster = Roster(self.link, size=size, kill=kill, trace=trace)
         self.loop: asyncio.AbstractEventLoop = client.loop.asyncio_loop  # type: ignore[union-attr]
         self._group: tuple[str, tuple[str, ...], tuple[str, int]] | None = None
+        self._litter: dict[str, list[str]] = {}
         self._homes: dict[str, set[str]] = {}
         self._numbers = itertools.count(1)
         self._turn = asyncio.Lock()
@@ -150,7 +152,7 @@ class Gang:
             self._homes[key] = stay
         if homes - stay and not self.closed:
             try:
-                self.post(self._free(key, homes - stay))
+                self.loop.call_soon_threadsafe(self._discard, key, homes - stay)
             except RuntimeError:  # the loop is closed: so are the workers
                 return
 
@@ -271,10 +273,23 @@ class Gang:
         calls = [self.call(m.address, "close", o, timeout=5.0) for o in owners for m in members]
         await asyncio.gather(*calls, return_exceptions=True)
 
-    async def _free(self, key: str, homes: set[str]) -> None:
+    def take_litter(self, address: str) -> tuple[str, ...]:
+        """Keys that a worker may forget, for a message that goes there anyway."""
+        return tuple(self._litter.pop(address, ()))
+
+    async def sweep(self) -> None:
+        """Let the workers forget what no message has told them to."""
         there = await self.link.present()
-        calls = [self.call(a, "free", [key], timeout=5.0) for a in homes if a in there]
+        keys = {a: self.take_litter(a) for a in tuple(self._litter)}
+        calls = [self.call(a, "free", list(k), timeout=5.0) for a, k in keys.items() if a in there]
         await asyncio.gather(*calls, return_exceptions=True)
+
+    def _discard(self, key: str, homes: set[str]) -> None:
+        """Note what may be forgotten: the next launch says so, or a sweep if none comes soon."""
+        if not self._litter:
+            self.loop.call_later(_SWEEP, lambda: self.post(self.sweep()))
+        for address in homes:
+            self._litter.setdefault(address, []).append(key)
 
     async def close(self) -> None:
         """Let the workers forget what belongs to this gang."""

@@ -13,6 +13,7 @@ import socket
 import time
 import weakref
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
 import cloudpickle
@@ -112,6 +113,7 @@ class Runtime:
 
     async def launch(self, order: Order) -> Reply:
         """Run this worker's part of a launch."""
+        self.free(order.free)
         left = self._running
         if left is not None:  # its client is gone, or gave up on this worker
             await self.stop(left.order.owner, left.order.launch)
@@ -187,7 +189,7 @@ class Runtime:
         """The pickled object of a key."""
         return cloudpickle.dumps(self.find(key), protocol=5)
 
-    def free(self, keys: list[str]) -> None:
+    def free(self, keys: Iterable[str]) -> None:
         """Forget objects."""
         for key in keys:
             self.data.pop(key, None)

@@ -42,6 +42,8 @@ class Order:
     elastic, joined : bool
     offset : float
         Seconds from the worker's ``perf_counter`` to the client's clock.
+    free : tuple of str
+        Keys of objects that may be forgotten.
     """
 
     launch: int
@@ -54,6 +56,7 @@ class Order:
     elastic: bool
     joined: bool
     offset: float
+    free: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
