@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import pickle
 import threading
@@ -12,9 +11,7 @@ import weakref
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-import numpy as np
 from distributed import Client
-from numpy.typing import NDArray
 
 from dtoolkit.cluster.arguments import check_arguments, gpus_of
 from dtoolkit.cluster.gang import Gang
@@ -23,15 +20,15 @@ from dtoolkit.cluster.link import WorkerGoneError
 from dtoolkit.cluster.local import LocalWorkers
 from dtoolkit.cluster.member import Member
 from dtoolkit.cluster.remote import Remote
-from dtoolkit.cluster.sockets import by_rank
+from dtoolkit.cluster.view import MUSTER, View
 from dtoolkit.cluster.wire import dump_call
 from dtoolkit.comm.trace import Trace
-from dtoolkit.errors import ClusterClosed, WorkerLost
+from dtoolkit.errors import WorkerLost
 
 __all__ = ["Cluster"]
 
 
-class Cluster:
+class Cluster(View):
     """Worker processes that run one function at the same time, each as one rank.
 
     Parameters
@@ -116,7 +113,7 @@ class Cluster:
         self._finalizer.atexit = False  # Dask and the reaper see to that
         if self._local is not None:
             try:
-                self._gang.ask(self._gang.roster.muster(_soon(30.0)), 60.0)
+                self._gang.ask(self._gang.roster.muster(time.perf_counter() + MUSTER), 60.0)
             except BaseException:
                 self.close()
                 raise
@@ -269,54 +266,6 @@ class Cluster:
         work = self._gang.call(remote.homes[rank], "get", remote.key, timeout=300.0)
         return pickle.loads(self._ask_worker(work, rank, 310.0))
 
-    # ------------------------------------------------------------------------------- looking
-
-    @property
-    def workers(self) -> list[Member]:
-        """The workers by rank, as the next launch would take them."""
-        self._check_open()
-        return list(self._gang.ask(self._gang.roster.muster(_soon(30.0)), 60.0))
-
-    @property
-    def size(self) -> int:
-        """Number of ranks."""
-        return len(self.workers)
-
-    @property
-    def pids(self) -> list[int]:
-        """Process id of each rank's worker."""
-        return [member.pid for member in self.workers]
-
-    @property
-    def dashboard(self) -> str:
-        """Link to Dask's dashboard."""
-        return str(self.client.dashboard_link)
-
-    @property
-    def status(self) -> str:
-        """In words: open or closed, and what runs."""
-        if self._gang.closed:
-            return "closed"
-        running = list(self._gang.queue)
-        return "idle" if not running else f"{running[0]!r}, {len(running) - 1} waiting"
-
-    @property
-    def held(self) -> list[int]:
-        """Bytes of distributed data that each rank's worker holds."""
-        return self._ask_all("held")
-
-    def socket_bytes(self) -> NDArray[np.int64]:
-        """Bytes that the kernel counted on the sockets of the group since it formed.
-
-        Returns
-        -------
-        ndarray of int64, shape (ranks, ranks)
-            ``[source, target]``, as the target's kernel received them, protocol of Gloo included.
-            Two calls around a launch tell what it moved, independently of the trace. Zeros before
-            the first launch; -1 where the system does not count (macOS).
-        """
-        return by_rank(self._ask_all("connections", self._gang.topic))
-
     # ------------------------------------------------------------------------------- closing
 
     def close(self) -> None:
@@ -374,26 +323,6 @@ class Cluster:
                 ranks=[rank], addresses=[gone.address], operation="a transfer of data"
             ) from gone
 
-    def _ask_all(self, method: str, *args: Any) -> list[Any]:
-        """What every rank's worker answers."""
-
-        async def ask() -> list[Any]:
-            await self._gang.sweep()
-            members = await self._gang.roster.muster(_soon(30.0))
-            calls = [self._gang.call(m.address, method, *args) for m in members]
-            return list(await asyncio.gather(*calls))
-
-        self._check_open()
-        try:
-            answers: list[Any] = self._gang.ask(ask(), 60.0)
-        except WorkerGoneError as gone:
-            raise WorkerLost(
-                ranks=[self._gang.roster.rank_of(gone.address)],
-                addresses=[gone.address],
-                operation=f"a question ({method})",
-            ) from gone
-        return answers
-
     def _seconds(self, timeout: float | None) -> float | None:
         self._check_open()
         if timeout is None:
@@ -403,10 +332,6 @@ class Cluster:
         if not timeout > 0:
             raise ValueError(f"timeout must be a positive number of seconds or None, got {timeout}")
         return float(timeout)
-
-    def _check_open(self) -> None:
-        if self._gang.closed:
-            raise ClusterClosed("the cluster is closed: make a new one")
 
 
 def _name_of(function: Callable[..., Any]) -> str:
@@ -426,7 +351,3 @@ def _end(gang: Gang, local: LocalWorkers | None) -> None:
 def _abandon(gang: Gang, local: LocalWorkers | None) -> None:
     """End what belongs to a cluster that was dropped; on a thread, since it takes a while."""
     threading.Thread(target=_end, args=(gang, local), name="dtoolkit-end", daemon=True).start()
-
-
-def _soon(seconds: float) -> float:
-    return time.perf_counter() + seconds

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import pickle
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dtoolkit.cluster import membership
 from dtoolkit.cluster.link import WorkerGoneError
 from dtoolkit.cluster.member import Member
 from dtoolkit.cluster.mesh import Assignment
+from dtoolkit.cluster.outcome import lists, rank_error, surely
 from dtoolkit.cluster.wire import Order, Reply
 from dtoolkit.errors import (
     CommunicationError,
     LaunchTimeout,
-    RankError,
     WorkerLost,
 )
 
@@ -113,7 +113,7 @@ class Drive:
         except BaseException as error:
             gang.break_group()
             # Not to be cut short by a second cancellation: ranks that still run would be left.
-            silent = await _surely(self._stop_all())
+            silent = await surely(self._stop_all())
             if isinstance(error, LaunchTimeout) and silent:
                 raise self._timeout(silent) from None  # the others only waited for these
             if isinstance(error, WorkerLost) and len(self.lost) > len(error.ranks):
@@ -121,7 +121,7 @@ class Drive:
             raise
         finally:
             watch.cancel()
-            await _surely(self._last_words())
+            await surely(self._last_words())
             gang.drives.pop(self.launch.number, None)
             gang.record(self.replies.values())
 
@@ -129,7 +129,7 @@ class Drive:
         """Metrics have come from a rank."""
         self._logged += len(messages)
         self.launch.receive(
-            [{k: _lists(v) for k, v in message.items() if k != "launch"} for message in messages]
+            [{k: lists(v) for k, v in message.items() if k != "launch"} for message in messages]
         )
 
     def asked(self, *, address: str, group: str, size: int | None, timeout: float) -> None:
@@ -210,7 +210,7 @@ class Drive:
         if reply.kind == "done":
             await self._membership(membership.Returned(address))
         elif reply.kind == "raised":
-            raise self._rank_error(address, reply)
+            raise rank_error(self._rank(address), address, reply)
         elif reply.kind == "broken":
             await self._find_cause(address, reply)
         else:
@@ -226,6 +226,7 @@ class Drive:
 
     def _note_lost(self, address: str) -> None:
         self.lost.setdefault(address, self._rank(address))
+        self.gang.roster.suspect(address)  # the scheduler may hear of it later than the next launch
 
     async def _find_cause(self, address: str, reply: Reply) -> None:
         """A connection broke on a rank: somebody was lost, or raised, or it is what it is."""
@@ -241,9 +242,9 @@ class Drive:
                         await self._gone(other)
                     elif task.result().kind == "raised":
                         self.replies[other] = task.result()
-                        raise self._rank_error(other, task.result())
+                        raise rank_error(self._rank(other), other, task.result())
             await asyncio.sleep(0.02)
-        raise self._rank_error(address, reply)
+        raise rank_error(self._rank(address), address, reply)
 
     async def _watch(self) -> None:
         """Look at the membership: a call to a worker that is gone need not end by itself."""
@@ -361,21 +362,6 @@ class Drive:
         members = self.state.members
         return members.index(address) if address in members else -1
 
-    def _rank_error(self, address: str, reply: Reply) -> RankError:
-        error = RankError(
-            rank=self._rank(address),
-            address=address,
-            operation=reply.operation,
-            cause=reply.cause,
-            traceback=reply.traceback,
-        )
-        if reply.error:
-            try:
-                error.__cause__ = pickle.loads(reply.error)
-            except Exception:  # its class is not importable here: the text says it all
-                error.__cause__ = None
-        return error
-
     def _worker_lost(self) -> WorkerLost:
         return WorkerLost(
             ranks=list(self.lost.values()),
@@ -391,22 +377,3 @@ class Drive:
             operation=self.launch.name,
             detail="" if late else "the last answer came too late",
         )
-
-
-def _lists(value: Any) -> Any:
-    """Lists again, where the way made tuples of them."""
-    return [_lists(one) for one in value] if isinstance(value, list | tuple) else value
-
-
-async def _surely(work: Coroutine[Any, Any, Any]) -> Any:
-    """Await to the end, whoever cancels the waiting meanwhile; raise the cancellation after it."""
-    task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled
-    return task.result()

@@ -76,7 +76,7 @@ class LocalWorkers:
         }
         gpu = [{"CUDA_VISIBLE_DEVICES": name} for name in gpus] or [{}] * workers
         with dask.config.set({"distributed.nanny.pre-spawn-environ": _environment()}):
-            self.cluster = SpecCluster(
+            self.cluster = _Processes(
                 scheduler={"cls": Scheduler, "options": {**place, "dashboard_address": ":0"}},
                 workers={
                     index: {"cls": _Nanny, "options": {**options, "env": env | gpu[index]}}
@@ -125,6 +125,17 @@ class LocalWorkers:
         if pipe is not None and not pipe.closed:
             pipe.write(f"{pid}\n")
             pipe.flush()
+
+
+class _Processes(SpecCluster):
+    """Never gives a worker up.
+
+    Dask's own looks 15 seconds after a loss whether the worker is there again, and closes its nanny
+    for good if it is not: also if it was, and has just died once more.
+    """
+
+    def _update_worker_status(self, op: str, msg: Any) -> None:
+        super(SpecCluster, self)._update_worker_status(op, msg)
 
 
 class _Nanny(Nanny):

@@ -24,7 +24,7 @@ from dtoolkit.errors import ClusterTooSmall, LaunchTimeout, VersionMismatch, Wor
 OPTIONS: dict[str, Any] = {
     "threads_per_worker": 1,
     "processes": True,
-    "dashboard_address": None,
+    "dashboard_address": ":0",
     "silence_logs": 50,
 }
 

@@ -245,3 +245,23 @@ def test_the_only_worker() -> None:
         with pytest.raises(WorkerLost):
             launch.result(10)
         assert cluster.run(lambda ctx: ctx.rank, timeout=20) == [0]
+
+
+def test_a_worker_that_dies_again_a_while_later() -> None:
+    import dask
+
+    # So long after a loss, Dask closes the nanny of a worker that is not there at that moment.
+    with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "600ms"}),
+        dt.Cluster(workers=1, device="cpu") as cluster,
+    ):
+        for _ in range(3):
+            (pid,) = cluster.pids
+            os.kill(pid, signal.SIGKILL)
+            lost = time.monotonic()
+            while psutil.pid_exists(pid) or cluster.pids == [pid]:
+                time.sleep(0.01)
+            time.sleep(max(0.0, lost + 0.55 - time.monotonic()))
+            os.kill(cluster.pids[0], signal.SIGKILL)
+            time.sleep(0.3)
+            assert cluster.run(lambda ctx: ctx.rank, timeout=20) == [0]
