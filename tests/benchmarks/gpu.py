@@ -1,10 +1,10 @@
 """The product on one GPU against cuSPARSE and the device's own copy bandwidth.
 
-``python -m tests.benchmarks.gpu`` starts a gang of one rank on a GPU and prints, for the matrices of
-the product benchmark, the bytes that a product must at least move (the matrix, B and C once) over
-its time, as a share of the bandwidth of a device-to-device copy: for ``A @ B`` on the cluster, timed
-on the rank, and for ``torch.sparse_csr @ dense`` (cuSPARSE) alone. Where there is no GPU it says so
-and exits 0.
+``python -m tests.benchmarks.gpu`` starts a gang of one rank on a GPU and prints, for the matrices
+of the product benchmark, the bytes that a product must at least move (the matrix, B and C once)
+over its time, as a share of the bandwidth of a device-to-device copy: for ``A @ B`` on the cluster,
+timed on the rank, and for ``torch.sparse_csr @ dense`` (cuSPARSE) alone. Where there is no GPU it
+says so and exits 0.
 """
 
 from __future__ import annotations
