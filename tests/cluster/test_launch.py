@@ -29,10 +29,12 @@ def until(condition: Any, seconds: float = 10.0) -> None:
 
 
 def test_launches_queue_and_say_behind_what(cluster2: dt.Cluster) -> None:
-    first = cluster2.submit(long, 0.5)
+    first = cluster2.submit(long, 2.0)
     second = cluster2.submit(lambda ctx: "second")
     third = cluster2.submit(lambda ctx: "third")
     until(lambda: first.status == "running on 2 ranks")
+    # Each takes its place on Dask's thread, in the order of submission: the last one tells.
+    until(lambda: third.status != "queued")
     assert second.status == f"queued behind 1: launch {first.number} (long) first"
     assert third.status.startswith("queued behind 2")
     assert "2 waiting" in cluster2.status
