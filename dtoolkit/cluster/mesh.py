@@ -87,7 +87,7 @@ class Mesh:
         self._host = host
         self._interrupt = interrupt
         self._ports: set[int] = set()
-        self._groups: list[Any] = []
+        self._transports: list[GlooTransport] = []
         self._store: Any = None
         # Which connection leads to whom: listening port of each rank, in rank order.
         self.listening: tuple[int, ...] = ()
@@ -100,11 +100,10 @@ class Mesh:
 
     def drop_subgroups(self) -> None:
         """Let go of the groups that a launch has made of this one; their counts stay."""
-        base = 1 + self.assignment.nccl
-        if len(self._groups) > base:
+        if len(self._transports) > 1:
             self._count()
-            _drop_later(self._groups[base:])
-            del self._groups[base:]
+            _drop_later(_released(self._transports[1:]))
+            del self._transports[1:]
 
     def cut(self) -> int:
         """Break every connection of the group and of its store; returns how many."""
@@ -122,8 +121,8 @@ class Mesh:
     def drop(self) -> None:
         """Cut and forget the group without waiting for its threads."""
         self.cut()
-        groups: list[Any] = [self.__dict__.pop("transport", None), *self._groups, self._store]
-        self._groups, self._store = [], None
+        groups = [*_released(self._transports), self._store]
+        self._transports, self._store = [], None
         _drop_later(groups)
 
     def _count(self) -> None:
@@ -190,7 +189,6 @@ class Mesh:
         options._threads = 2
         group = ProcessGroupGloo(PrefixStore("gloo", store), rank, len(members), options)
         group.set_timeout(_MESSAGE_TIMEOUT)
-        self._groups.append(group)
 
         def subgroup(inner: Sequence[int], inner_name: str) -> Transport:
             return self._patiently(
@@ -198,23 +196,30 @@ class Mesh:
             )
 
         if not here.nccl:
-            return GlooTransport(group, self._interrupt, subgroup)
+            self._transports.append(GlooTransport(group, self._interrupt, subgroup))
+            return self._transports[-1]
         nccl = torch.distributed.ProcessGroupNCCL(
             PrefixStore("nccl", store),
             rank,
             len(members),
             torch.distributed.ProcessGroupNCCL.Options(),
         )
-        self._groups.append(nccl)
-        return NcclTransport(group, nccl, self._interrupt, subgroup)
+        self._transports.append(NcclTransport(group, nccl, self._interrupt, subgroup))
+        return self._transports[-1]
+
+
+def _released(transports: Sequence[GlooTransport]) -> list[Any]:
+    return [group for transport in transports for group in transport.release()]
 
 
 def _drop_later(objects: list[Any]) -> None:
-    """Let go of groups, and of their store after them, on a thread.
+    """Let go of groups, and of their store after them, on a thread; the list is emptied.
 
-    Their destructors join threads of Gloo's, which may wait for a peer.
+    Their destructors join threads of Gloo's, which may wait for a peer: no reference must stay
+    here that could be the last one.
     """
     queue = deque(objects)
+    objects.clear()
 
     def drop() -> None:
         while queue:

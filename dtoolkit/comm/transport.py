@@ -17,6 +17,7 @@ import torch
 
 from dtoolkit.comm.pending import POLL, Interrupt, Pending
 from dtoolkit.comm.waiter import await_works
+from dtoolkit.errors import CommunicationError
 
 __all__ = ["HEADER", "GlooTransport", "NcclTransport", "Transport"]
 
@@ -94,6 +95,15 @@ class GlooTransport:
         self.size: int = group.size()
         self.interrupt = interrupt
         self._form = form
+
+    def release(self) -> list[Any]:
+        """Give up the process groups, and return them.
+
+        Destroying one joins threads that may wait for a dead peer. So it is never left to whoever
+        still holds a communicator, a local of a function that ends for one.
+        """
+        groups, self.group = [self.group], _Over(self.interrupt)
+        return groups
 
     def headers(self, blocks: torch.Tensor, timeout: float) -> torch.Tensor:
         """See :meth:`Transport.headers`."""
@@ -202,6 +212,12 @@ class NcclTransport(GlooTransport):
         super().__init__(group, interrupt, form)
         self.nccl = nccl
 
+    def release(self) -> list[Any]:
+        """See :meth:`GlooTransport.release`."""
+        groups = [*super().release(), self.nccl]
+        self.nccl = self.group
+        return groups
+
     def exchange(
         self,
         sends: Sequence[torch.Tensor | None],
@@ -221,6 +237,20 @@ class NcclTransport(GlooTransport):
                     want.copy_(got)
 
         return self._awaited([work], (there, here), landed)
+
+
+class _Over:
+    """Stands where a process group was."""
+
+    def __init__(self, interrupt: Interrupt) -> None:
+        self._interrupt = interrupt
+
+    def __getattr__(self, name: str) -> Any:
+        self._interrupt.check()
+        raise CommunicationError(
+            "this communicator's group is over: go on with what ctx.rebuild() gave, and make "
+            "subgroups of that anew"
+        )
 
 
 def _pieces(data: torch.Tensor | None) -> list[torch.Tensor]:
