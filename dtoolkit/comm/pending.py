@@ -183,17 +183,19 @@ class Staged(Pending):
         self._first._await()
         self._go_on()
         assert self._second is not None
-        self._second._await()
+        self._second.wait()
         self.ended = self._second.ended
 
     def _go_on(self) -> None:
         with self._start:
-            if self._second is not None or self._first.failed:
+            if self._first.failed or self._first.finished:
                 return
-            assert self._following is not None
             try:
-                self._second = self._following()
+                self._first.wait()  # what came by way of the host is put where it belongs
+                if self._following is not None:
+                    self._second = self._following()
             except Exception as error:  # on the messages' thread nobody would hear of it
+                self._first.finished = True
                 self._second = Pending(self.interrupt)
                 self._second.complete(error)
             self._following = None

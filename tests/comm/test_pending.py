@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 
 import dtoolkit as dt
+from dtoolkit.comm.pending import Interrupt, Pending, Staged
 
 
 def test_waits_in_another_order_on_every_rank(cluster4: dt.Cluster) -> None:
@@ -112,3 +114,43 @@ def test_results_are_let_go(cluster2: dt.Cluster) -> None:
             gc.enable()
 
     assert cluster2.run(work) == [0, 0]
+
+
+@pytest.mark.parametrize("background", [False, True])
+@pytest.mark.parametrize("stages", [1, 2])
+def test_what_comes_by_way_of_the_host_is_put_where_it_belongs_first(
+    stages: int, background: bool
+) -> None:
+    """Tensors of a GPU are received in host memory: copied once, before anybody looks at them."""
+    order: list[str] = []
+
+    def message(name: str) -> Pending:
+        pending = Pending(Interrupt(), lambda: order.append(f"{name} lands"))
+        pending.complete()
+        return pending
+
+    def following() -> Pending:
+        order.append("second starts")
+        return message("second")
+
+    call = Staged(
+        message("first"),
+        following if stages == 2 else None,
+        lambda: order.append("result"),
+        background=background,
+    )
+    call.wait()
+    call.wait()
+    rest = ["second starts", "second lands"] if stages == 2 else []
+    assert order == ["first lands", *rest, "result"]
+
+
+def test_what_fails_while_it_lands_is_raised_by_whoever_waits() -> None:
+    def lands() -> None:
+        raise RuntimeError("no room on the device")
+
+    first = Pending(Interrupt(), lands)
+    call = Staged(first, lambda: Pending(Interrupt()), lambda: None, background=True)
+    first.complete()
+    with pytest.raises(dt.errors.CommunicationError, match="no room"):
+        call.wait()
