@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from dtoolkit.arrays import indexing, products
-from dtoolkit.arrays.array import DistArray
+from dtoolkit.arrays.array import DistArray, check_memory
 from dtoolkit.arrays.convert import as_dtype, to_host, to_tensor
 from dtoolkit.arrays.layout import Layout, as_layout
 from dtoolkit.arrays.lineage import computed
@@ -340,6 +341,8 @@ def distribute_dense(
         raise ValueError(f"x has {whole.dim()} dimensions; wanted a vector or a matrix")
     if layout.n != len(whole):
         raise LayoutError(f"the layout has {layout.n} rows and x has {len(whole)}")
+    row = math.prod(whole.shape[1:]) * whole.dtype.itemsize
+    check_memory(cluster, list(layout.sizes * row), f"an array of shape {tuple(whole.shape)}")
     return DistDense(
         cluster, layout, whole.shape, whole.dtype, place(cluster, whole, layout, operand=operand)
     )

@@ -131,7 +131,7 @@ def evaluate(
     return result.clone() if shared else result.resolve_conj().resolve_neg().contiguous()
 
 
-def align(x: DistDense, value: DistDense, layout: Layout, what: str) -> DistDense:
+def align(x: DistArray, value: DistDense, layout: Layout, what: str) -> DistDense:
     """Bring an operand onto a layout, and say so where it has to move."""
     if value.cluster is not x.cluster:
         raise LayoutError(f"{what}: the operands are on different clusters: distribute both on one")

@@ -49,6 +49,13 @@ def product(
     Returns
     -------
     torch.Tensor, shape (rows here, k) or (rows here,)
+
+    Raises
+    ------
+    ValueError
+        B does not have the rows of its layout that are here.
+    MessageMismatch
+        Ranks differ in k or in the width of B's dtype.
     """
     if B.dim() == 1:
         flat = None if out is None else out[:, None]
@@ -57,6 +64,7 @@ def product(
         )
         return column[:, 0]
     side = A.transposed if transpose else A
+    _check(side, B)
     B = B.contiguous() if side.whole else with_rows_in_place(B)
     c_dtype = torch.promote_types(side.dtype, B.dtype)
     with ctx.comm.phase("spmm"):
@@ -72,18 +80,31 @@ def product(
     for index, rows in zip(side.scatter, parcel.partial(), strict=True):
         if index.numel():
             kernels_candidates.add_rows(C, index, rows)
+    parcel.give_back()
     return C
+
+
+def _check(side: Operand, B: torch.Tensor) -> None:
+    """Refuse another shard than the plan's before its rows are picked and sent."""
+    rows = side.own.shape[1]
+    if B.dim() != 2 or B.shape[0] != rows:
+        raise ValueError(
+            f"B has shape {tuple(B.shape)} on rank {side.rank}; the plan has {rows} rows of B "
+            f"there, so its shard must be a vector of {rows} or a matrix with {rows} rows"
+        )
 
 
 class _Parcel:
     """What a rank sends and receives in one product, in buffers that the operand keeps.
 
-    Fresh pages cost more than the copy into them; a product with the same k uses them again.
+    Fresh pages cost more than the copy into them; a product with the same k uses them again. While
+    it runs they are the product's alone: one that was stopped may still write into its own.
     """
 
     def __init__(self, side: Operand, k: int, b_dtype: torch.dtype, c_dtype: torch.dtype) -> None:
         self.side, self.k, self.b_dtype, self.c_dtype = side, k, b_dtype, c_dtype
         self.alike = b_dtype.itemsize == c_dtype.itemsize
+        self.buffers: dict[str, torch.Tensor] = {}
         self.messages = self._messages("receive", side.b_in, side.c_in)
 
     def pack(self, B: torch.Tensor, kernel: str | None, threads: int) -> list[torch.Tensor]:
@@ -93,9 +114,9 @@ class _Parcel:
             shard = B.reshape(-1).view(torch.uint8)
             return [shard if n else shard[:0] for n in side.b_out]
         messages = self._messages("send", side.b_out, side.c_out)
-        for peer, (message, b) in enumerate(zip(messages, side.b_out, strict=True)):
+        for peer, (message, b, c) in enumerate(zip(messages, side.b_out, side.c_out, strict=True)):
             if message.numel():
-                rows, sums = self._open(message, b)
+                rows, sums = self._open(message, b, c)
                 kernels_candidates.gather_rows(B, side.gather[peer], rows)
                 multiply(side.partial[peer], B, sums, kernel=kernel, threads=threads)
         return messages
@@ -104,8 +125,9 @@ class _Parcel:
         """The received parcel as rows of B's dtype; partial rows in it are not looked at."""
         side = self.side
         if self.alike or not any(side.c_in):  # then there is no gap between messages
-            return _as_rows(side.workspace["receive"], self.b_dtype, self.k)
-        gaps = [(self._open(message, b)[0], c) for message, b, c in self._received()]
+            n = side.remote.shape[1]
+            return _as_rows(self.buffers["receive"], self.b_dtype, (n, self.k))
+        gaps = [(self._open(message, b, c)[0], c) for message, b, c in self._received()]
         zeros = [rows.new_zeros(c, self.k) for rows, c in gaps]
         return torch.cat(
             [t for pair in zip([r for r, _ in gaps], zeros, strict=True) for t in pair]
@@ -113,19 +135,26 @@ class _Parcel:
 
     def partial(self) -> list[torch.Tensor]:
         """The partial sums of each peer."""
-        return [self._open(message, b)[1] for message, b, _ in self._received()]
+        return [self._open(message, b, c)[1] for message, b, c in self._received()]
+
+    def give_back(self) -> None:
+        """Let the next product have the buffers."""
+        self.side.workspace.update(self.buffers)
 
     def _received(self) -> Iterator[tuple[torch.Tensor, int, int]]:
         return zip(self.messages, self.side.b_in, self.side.c_in, strict=True)
 
-    def _open(self, message: torch.Tensor, b: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Rows of B and partial rows in a message; the wider come first, to be aligned."""
+    def _open(self, message: torch.Tensor, b: int, c: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """The b rows of B and c partial rows in a message; the wider come first, to be aligned."""
         size = b * self.k * self.b_dtype.itemsize
         if self.b_dtype.itemsize >= self.c_dtype.itemsize:
             rows, sums = message[:size], message[size:]
         else:
             rows, sums = message[message.numel() - size :], message[: message.numel() - size]
-        return _as_rows(rows, self.b_dtype, self.k), _as_rows(sums, self.c_dtype, self.k)
+        return (
+            _as_rows(rows, self.b_dtype, (b, self.k)),
+            _as_rows(sums, self.c_dtype, (c, self.k)),
+        )
 
     def _messages(self, name: str, b: Sequence[int], c: Sequence[int]) -> list[torch.Tensor]:
         """A message for each peer, end to end in one buffer (apart where widths differ)."""
@@ -136,10 +165,10 @@ class _Parcel:
         room = (
             sizes if self.alike or not any(c) else [-(-size // _ALIGN) * _ALIGN for size in sizes]
         )
-        buffer = self.side.workspace.get(name)
+        buffer = self.side.workspace.pop(name, None)
         if buffer is None or buffer.numel() != sum(room):
             buffer = torch.empty(sum(room), dtype=torch.uint8, device=self.side.own.device)
-            self.side.workspace[name] = buffer
+        self.buffers[name] = buffer
         places = torch.split(buffer, room)
         return [place[:size] for place, size in zip(places, sizes, strict=True)]
 
@@ -147,7 +176,7 @@ class _Parcel:
 _ALIGN = 64
 
 
-def _as_rows(data: torch.Tensor, dtype: torch.dtype, k: int) -> torch.Tensor:
+def _as_rows(data: torch.Tensor, dtype: torch.dtype, shape: tuple[int, int]) -> torch.Tensor:
     if data.numel() == 0:  # stands anywhere, aligned or not
-        return torch.empty((0, k), dtype=dtype, device=data.device)
-    return data.view(dtype).view(-1, k)
+        return torch.empty(shape, dtype=dtype, device=data.device)
+    return data.view(dtype).view(shape)

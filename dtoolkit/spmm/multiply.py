@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import torch
 
 from dtoolkit.arrays.array import RedistributionWarning, check_memory
 from dtoolkit.arrays.dense import DistDense, distribute_dense, to_tensor
+from dtoolkit.arrays.elementwise import align
 from dtoolkit.arrays.lineage import computed
 from dtoolkit.arrays.sparse import DistSparse
-from dtoolkit.errors import LayoutError
 from dtoolkit.spmm.execute import product
 
 __all__ = ["RedistributionWarning", "multiply"]
@@ -36,33 +35,26 @@ def multiply(A: DistSparse, B: Any, *, kernel: str | None = None) -> DistDense:
 
     Raises
     ------
+    TypeError
+        B is no dense array of numbers.
     ValueError
         B does not have n rows.
     LayoutError
         B is on another cluster.
     MemoryError
-        A rank would need more than its worker's limit.
+        A rank would need more than its worker's limit; nothing was sent.
     """
-    if not isinstance(B, DistDense):
-        whole = to_tensor(B)
-        _check_shape(A, tuple(whole.shape))
-        B = distribute_dense(A.cluster, whole, A.columns, operand=True)
-    _check_shape(A, B.shape)
-    if B.cluster is not A.cluster:
-        raise LayoutError("A and B are on different clusters: distribute both on one")
-    if B.layout != A.columns:
-        warnings.warn(
-            f"B is laid out as {B.layout!r} and the plan needs {A.columns!r}: it is redistributed "
-            "first (phase 'redistribute' of the trace). Distribute B with the plan to avoid this.",
-            RedistributionWarning,
-            stacklevel=3,
-        )
-        B = B.redistribute(A.columns)
-    k = 1 if B.ndim == 1 else B.shape[1]
-    dtype = torch.promote_types(A.dtype, B.dtype)
+    whole = B if isinstance(B, DistDense) else to_tensor(B, name="B")
+    _check_shape(A, tuple(whole.shape))
+    k = 1 if whole.ndim == 1 else int(whole.shape[1])
+    dtype = torch.promote_types(A.dtype, whole.dtype)
     check_memory(A.cluster, list(A.plan.memory(k, dtype)), f"a product with {k} columns")
+    if isinstance(whole, DistDense):
+        B = align(A, whole, A.columns, "A @ B")
+    else:
+        B = distribute_dense(A.cluster, whole, A.columns, operand=True)
     remote = computed(A.cluster, product, A, B, transpose=A.transposed, kernel=kernel, agreed=True)
-    return DistDense(A.cluster, A.layout, (A.shape[0], *B.shape[1:]), dtype, remote)
+    return DistDense(A.cluster, A.layout, (A.shape[0], *whole.shape[1:]), dtype, remote)
 
 
 def _check_shape(A: DistSparse, shape: tuple[int, ...]) -> None:

@@ -90,10 +90,14 @@ class Operand:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the pieces, the lists and the buffers that are kept between products."""
+        """Bytes of the pieces, the lists and the buffers that are kept between products.
+
+        The transposed operand counts too, once it was made.
+        """
         tensors = [t for piece in self._pieces for t in (piece.indptr, piece.indices, piece.data)]
         kept = (*tensors, *self.gather, *self.scatter, *self.workspace.values())
-        return sum(t.nbytes for t in kept)
+        turned: Operand | None = self.__dict__.get("transposed")
+        return sum(t.nbytes for t in kept) + (0 if turned is None else turned.nbytes)
 
     @cached_property
     def transposed(self) -> Operand:

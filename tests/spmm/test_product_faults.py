@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 
 import numpy as np
@@ -45,6 +46,31 @@ def test_a_killed_worker_is_named_and_the_product_runs_again(own, rank):
     assert caught.value.rank == rank
     np.testing.assert_allclose((dA @ dB).to_numpy(), wanted, atol=1e-10)
     np.testing.assert_allclose((dA.T @ (dA @ dB)).to_numpy(), dA.to_scipy().T @ wanted, atol=1e-8)
+
+
+@pytest.mark.parametrize("rank", [0, 3])
+def test_a_worker_killed_half_way_through_one_large_product(own, rank):
+    cluster, dA, _, _ = own
+    dB = dt.arrays.full(cluster, (20_000, 1024), 1.0, layout=dA.columns, dtype="float64")
+    dA @ dB
+    start = time.perf_counter()
+    wanted = (dA @ dB)[:, :3].to_numpy()
+    half = (time.perf_counter() - start) / 2
+    killed = []
+
+    def kill(pid):
+        killed.append(time.perf_counter())
+        os.kill(pid, signal.SIGKILL)
+
+    def products():
+        while not killed or time.perf_counter() - killed[0] < PROMPT:
+            dA @ dB
+
+    threading.Timer(half, kill, [cluster.pids[rank]]).start()
+    with pytest.raises(WorkerLost, match=f"rank {rank}"):
+        products()
+    assert time.perf_counter() - killed[0] < PROMPT
+    assert (dA @ dB)[:, :3].to_numpy().tobytes() == wanted.tobytes()
 
 
 def test_a_result_is_computed_again_where_its_shard_was_lost(own):
