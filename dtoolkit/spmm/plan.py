@@ -31,7 +31,7 @@ PACKING_SURCHARGE = 0.25
 An exchange by index gathers rows into a buffer and scatters what comes; an all-gather sends shards
 as they lie. ``strategy="auto"`` holds ``rows * (1 + PACKING_SURCHARGE)`` of the busiest rank
 against the rows of an all-gather. Measured by ``python -m tests.benchmarks.spmm`` with 4 ranks on
-2 cores: where 494,000 rows go by index and 600,000 by all-gather, the all-gather takes 0.84 to 0.9
+2 cores: where 494,000 rows go by index and 600,000 by all-gather, the all-gather takes 0.84 to 1.06
 of the time; where 146,000 do, it takes 1.7 times as long.
 """
 
