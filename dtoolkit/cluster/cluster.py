@@ -251,6 +251,8 @@ class Cluster(View):
             Rank to object.
         """
         self._check_open()
+        # What was freed under this key and not yet forgotten must not take the new objects along.
+        self._gang.ask(self._gang.sweep(), 30.0)
         members = self._gang.members
         for rank, value in values.items():
             call, _ = dump_call(value, (), {})

@@ -247,3 +247,12 @@ def test_wrong_arguments(arguments: dict[str, Any], words: str) -> None:
 def test_wrong_timeout_of_a_launch(cluster1: dt.Cluster) -> None:
     with pytest.raises(ValueError, match="timeout must be a positive number"):
         cluster1.run(lambda ctx: 1, timeout=0)
+
+
+def test_objects_put_under_a_key_outlive_what_was_freed_under_it(cluster2: dt.Cluster) -> None:
+    """Workers are told to forget a moment later: that word must not hit what came since."""
+    handle = cluster2.keep(lambda ctx: torch.zeros(3))
+    cluster2._gang.free(handle.key)
+    cluster2.put(handle, {rank: torch.full((3,), rank + 1.0) for rank in range(2)})
+    time.sleep(0.2)  # longer than freed objects wait to be forgotten
+    assert [cluster2.fetch(handle, rank).sum().item() for rank in range(2)] == [3.0, 6.0]
