@@ -46,7 +46,6 @@ class Context:
         threads: int,
         joined: bool,
         elastic: bool,
-        deadline: float,
         emit: Callable[[dict[str, Any]], None],
         rebuild: Callable[[Context, int | None, float], None] | None,
     ) -> None:
@@ -58,7 +57,6 @@ class Context:
         self.joined = joined
         self.elastic = elastic
         self.recorder = recorder
-        self._deadline = deadline
         self._emit = emit
         self._rebuild = rebuild
         self._step = -1
@@ -95,10 +93,6 @@ class Context:
     def clock(self) -> float:
         """Seconds on the client's clock (error as stated by the trace)."""
         return time.perf_counter() + self.recorder.offset
-
-    def remaining(self) -> float:
-        """Seconds until the launch's deadline."""
-        return max(0.001, self._deadline - time.perf_counter())
 
     def rebuild(self, size: int | None = None, *, timeout: float = 30.0) -> Communicator:
         """Form the next group of an elastic launch, after a loss or to take newcomers in.

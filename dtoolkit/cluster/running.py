@@ -160,7 +160,6 @@ class Running:
             threads=self.runtime.threads,
             joined=self.order.joined,
             elastic=self.order.elastic,
-            deadline=self._deadline,
             emit=self._log.add,
             rebuild=self._rebuild if self.order.elastic else None,
         )

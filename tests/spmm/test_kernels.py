@@ -7,16 +7,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from dtoolkit.spmm import kernels_choice, kernels_numba
-from dtoolkit.spmm.kernels import (
-    LocalCSR,
-    add_rows,
-    available,
-    calibrate,
-    choose,
-    gather_rows,
-    multiply,
-)
+from dtoolkit.spmm.kernels import LocalCSR, add_rows, available, gather_rows, multiply
 
 KERNELS = available("cpu", torch.float32)
 NUMPY = {
@@ -348,81 +339,6 @@ def test_integers_alone_are_refused():
     A = LocalCSR.from_scipy(sparse()).to(dtype=torch.int64)
     with pytest.raises(TypeError, match="convert one"):
         multiply(A, torch.ones(40, 2, dtype=torch.int64))
-
-
-@pytest.mark.parametrize("dtype", [*NUMPY, torch.bfloat16])
-@pytest.mark.parametrize("width", [torch.int32, torch.int64])
-def test_rows_are_gathered_and_added(dtype, width):
-    random = np.random.default_rng(0)
-    for k in (1, 3, 16, 50):
-        B = torch.randn(30, k).to(dtype)
-        index = torch.from_numpy(np.sort(random.choice(30, 11, replace=False))).to(width)
-        rows = gather_rows(B, index)
-        assert torch.equal(rows, B[index.long()])
-        wide = torch.zeros(11, 2 * k, dtype=dtype)
-        assert torch.equal(gather_rows(B, index, wide[:, ::2]), rows)
-        for out in (B.clone(), B.repeat(1, 2)[:, :k], B.T.contiguous().T):
-            wanted = out.clone()
-            wanted[index.long()] += rows
-            assert add_rows(out, index, rows) is out
-            assert torch.equal(out, wanted)
-
-
-def test_no_rows_are_gathered_and_added():
-    none = torch.zeros(0, dtype=torch.int64)
-    assert gather_rows(torch.ones(3, 2), none).shape == (0, 2)
-    assert torch.equal(add_rows(torch.ones(3, 2), none, torch.ones(0, 2)), torch.ones(3, 2))
-    assert gather_rows(torch.ones(3, 0), torch.tensor([1])).shape == (1, 0)
-
-
-def test_rows_in_any_order_are_gathered_but_not_added():
-    index = torch.tensor([2, 0, 2])
-    B = torch.arange(6.0).view(3, 2)
-    assert torch.equal(gather_rows(B, index), B[index])
-    for wrong in (index, torch.tensor([0, 0, 1]), torch.tensor([-1, 0, 1])):
-        with pytest.raises(ValueError, match="ascend"):
-            add_rows(B, wrong, torch.ones(3, 2))
-    for wrong in ([0, 3], [-1, 0]):
-        with pytest.raises(ValueError, match="within 0"):
-            gather_rows(B, torch.tensor(wrong))
-    with pytest.raises(TypeError, match="int32 or int64"):
-        gather_rows(B, torch.tensor([0.0]))
-    with pytest.raises(ValueError, match="rows must have shape"):
-        add_rows(B, torch.tensor([0]), torch.ones(2, 2))
-    with pytest.raises(TypeError, match=r"rows must be torch\.float32"):
-        add_rows(B, torch.tensor([0]), torch.ones(1, 2).double())
-
-
-def test_choice_is_by_measurement(monkeypatch):
-    for dtype in (*NUMPY, torch.bfloat16):
-        assert choose("cpu", dtype) in available("cpu", dtype)
-    assert choose("cpu", torch.float32) == "numba"
-    assert available("cuda", torch.float32) == ("torch",)
-    assert available("cpu", torch.int64) == ()
-    with pytest.raises(ValueError, match="no kernel"):
-        choose("cpu", torch.int64)
-    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
-    assert choose("cpu", torch.float32) != "numba"
-
-
-def test_calibration_measures_and_is_adopted(monkeypatch):
-    monkeypatch.setattr(kernels_choice, "_adopted", {})
-    frame = calibrate(LocalCSR.from_scipy(sparse()), k=4, rounds=1, adopt=True)
-    assert sorted(frame.kernel) == sorted(KERNELS)
-    assert frame.over_fastest.iloc[0] == 1
-    assert choose("cpu", torch.float32) == frame.kernel.iloc[0]
-    with pytest.raises(ValueError, match="calibrate needs"):
-        calibrate(dtype=torch.int64)
-
-
-def test_kernels_compile_where_nothing_can_be_cached(monkeypatch):
-    def njit(**options):
-        if options.pop("cache", False):
-            raise RuntimeError("cannot cache function: no locator available")
-        return lambda function: function
-
-    monkeypatch.setattr(kernels_numba.numba, "njit", njit)
-    assert kernels_numba.compiled(abs) is abs
 
 
 @pytest.mark.gpu
