@@ -89,6 +89,7 @@ class Mesh:
         self._ports: set[int] = set()
         self._transports: list[GlooTransport] = []
         self._store: Any = None
+        self._device: Any = None
         # Which connection leads to whom: listening port of each rank, in rank order.
         self.listening: tuple[int, ...] = ()
         self._counted: dict[tuple[int, int], tuple[int, int]] = {}
@@ -121,8 +122,8 @@ class Mesh:
     def drop(self) -> None:
         """Cut and forget the group without waiting for its threads."""
         self.cut()
-        groups = [*_released(self._transports), self._store]
-        self._transports, self._store = [], None
+        groups = [*_released(self._transports), self._store, self._device]
+        self._transports, self._store, self._device = [], None, None
         _drop_later(groups)
 
     def _count(self) -> None:

@@ -103,6 +103,7 @@ class GlooTransport:
         still holds a communicator, a local of a function that ends for one.
         """
         groups, self.group = [self.group], _Over(self.interrupt)
+        self._form = self.group  # what forms subgroups holds sockets of its own
         return groups
 
     def headers(self, blocks: torch.Tensor, timeout: float) -> torch.Tensor:
@@ -246,6 +247,9 @@ class _Over:
         self._interrupt = interrupt
 
     def __getattr__(self, name: str) -> Any:
+        return self()
+
+    def __call__(self, *_: object) -> Any:
         self._interrupt.check()
         raise CommunicationError(
             "this communicator's group is over: go on with what ctx.rebuild() gave, and make "

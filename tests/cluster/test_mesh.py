@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import threading
 import time
 from typing import Any
@@ -43,8 +45,38 @@ def test_a_transport_that_somebody_keeps_does_not_keep_its_group() -> None:
     kept = GlooTransport(Group(), Interrupt(), lambda members, name: kept)
     mesh._drop_later(mesh._released([kept]))
     assert ended(1) == ["dtoolkit-drop"]
-    with pytest.raises(CommunicationError, match=r"ctx\.rebuild"):
-        kept.send(torch.zeros(3, dtype=torch.uint8), 0, 1)
+    for use in (
+        lambda: kept.send(torch.zeros(3, dtype=torch.uint8), 0, 1),
+        lambda: kept.subgroup([0], "inner"),
+    ):
+        with pytest.raises(CommunicationError, match=r"ctx\.rebuild"):
+            use()
+
+
+def test_a_dropped_mesh_closes_its_files_without_the_collector(cluster1: dt.Cluster) -> None:
+    """Its transports hold what forms subgroups, which holds the mesh: a cycle, with sockets."""
+
+    def work(ctx: Any) -> tuple[int, int]:
+        place = mesh.Assignment("once", 0, 1, "", 0, (ctx.address,), False, 10.0)
+
+        def settled() -> int:
+            end = time.monotonic() + 5
+            while any(t.name.startswith("dtoolkit-drop") for t in threading.enumerate()):
+                assert time.monotonic() < end
+                time.sleep(0.002)
+            return len(os.listdir("/dev/fd"))
+
+        gc.disable()
+        try:
+            before = settled()
+            for _ in range(5):
+                mesh.Mesh(place, "127.0.0.1", Interrupt()).drop()
+            return before, settled()
+        finally:
+            gc.enable()
+
+    (counts,) = cluster1.run(work)
+    assert counts[1] <= counts[0] + 2, counts
 
 
 def test_the_thread_that_drops_has_the_last_reference() -> None:
