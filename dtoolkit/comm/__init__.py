@@ -1,7 +1,9 @@
-"""What moves between ranks: the communicator and the trace of what it sent."""
+"""What moves between ranks, and how long it takes: communicator, trace, and model of networks."""
 
 from dtoolkit.comm.communicator import Communicator
+from dtoolkit.comm.dimension import Dimension
+from dtoolkit.comm.network import Network
 from dtoolkit.comm.pending import Pending
 from dtoolkit.comm.trace import Event, Trace
 
-__all__ = ["Communicator", "Event", "Pending", "Trace"]
+__all__ = ["Communicator", "Dimension", "Event", "Network", "Pending", "Trace"]

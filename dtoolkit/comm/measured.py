@@ -1,0 +1,114 @@
+"""What was measured of a cluster: pairs of ranks alone, and hosts whose ranks all talk at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtoolkit.comm.units import bandwidth as read_bandwidth
+from dtoolkit.comm.units import seconds
+
+__all__ = ["Measured"]
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Measurements of a cluster's ranks.
+
+    Attributes
+    ----------
+    latency : float64 array, shape (ranks, ranks)
+        Seconds of a small message, [source, target]; 0 on the diagonal.
+    bandwidth : float64 array, shape (ranks, ranks)
+        Bytes a second of a pair that talks alone; infinite on the diagonal.
+    host_capacity : float64 array, shape (nodes,)
+        Bytes a second through a host when all of its ranks talk at once.
+    nodes : int32 array, shape (ranks,)
+        Host of each rank.
+    message : float
+        Seconds that a rank spends on each message it sends, beside its bytes.
+    error : float or None
+        Relative error of what is predicted from these numbers.
+    """
+
+    latency: NDArray[np.float64]
+    bandwidth: NDArray[np.float64]
+    host_capacity: NDArray[np.float64]
+    nodes: NDArray[np.int32]
+    message: float
+    error: float | None
+
+    @classmethod
+    def of(
+        cls, latency: Any, bandwidth: Any, host_capacity: Any, nodes: Any, message: Any, error: Any
+    ) -> Measured:
+        """Check what :meth:`dtoolkit.comm.Network.measured` was given.
+
+        Raises
+        ------
+        ValueError
+            Naming the argument that is wrong.
+        """
+        late, fast = _pairs(latency, "latency"), _pairs(bandwidth, "bandwidth")
+        if late.shape != fast.shape:
+            raise ValueError(
+                f"latency is of {len(late)} ranks and bandwidth of {len(fast)}: wanted the same"
+            )
+        np.fill_diagonal(late, 0.0)
+        np.fill_diagonal(fast, np.inf)
+        off = ~np.eye(len(late), dtype=bool)
+        if not (np.isfinite(late[off]) & (late[off] >= 0)).all():
+            raise ValueError("latency has entries that are negative or not finite")
+        if not (np.isfinite(fast[off]) & (fast[off] > 0)).all():
+            raise ValueError("bandwidth has entries that are not above 0 or not finite")
+        hosts = _hosts(nodes, len(late))
+        if error is not None and not 0 <= float(error) < np.inf:
+            raise ValueError(f"error={error!r}: wanted a relative error of at least 0, or None")
+        made = cls(
+            late,
+            fast,
+            _capacity(host_capacity, int(hosts.max()) + 1),
+            hosts,
+            seconds(message, "message"),
+            None if error is None else float(error),
+        )
+        for array in (made.latency, made.bandwidth, made.host_capacity, made.nodes):
+            array.flags.writeable = False
+        return made
+
+
+def _pairs(value: Any, name: str) -> NDArray[np.float64]:
+    try:
+        array = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name}: wanted numbers, ranks by ranks ({error})") from error
+    if array.ndim != 2 or array.shape[0] != array.shape[1] or not len(array):
+        raise ValueError(f"{name} has shape {array.shape}: wanted (ranks, ranks)")
+    return array
+
+
+def _hosts(value: Any, ranks: int) -> NDArray[np.int32]:
+    if value is None:
+        return np.zeros(ranks, dtype=np.int32)
+    array = np.asarray(value)
+    if array.shape != (ranks,) or array.dtype.kind not in "iu":
+        raise ValueError(
+            f"nodes has shape {array.shape} and dtype {array.dtype}: wanted {ranks} integers, the "
+            "host of each rank"
+        )
+    found = np.unique(array)
+    if not np.array_equal(found, np.arange(len(found))):
+        raise ValueError(f"nodes has hosts {found.tolist()}: wanted 0, 1, 2, ... without a gap")
+    return array.astype(np.int32)
+
+
+def _capacity(value: Any, hosts: int) -> NDArray[np.float64]:
+    if isinstance(value, str) or np.ndim(value) == 0:
+        return np.full(hosts, read_bandwidth(value, "host_capacity"))
+    entries = [read_bandwidth(entry, f"host_capacity[{i}]") for i, entry in enumerate(value)]
+    if len(entries) != hosts:
+        raise ValueError(f"host_capacity has {len(entries)} entries: wanted one, or {hosts}")
+    return np.array(entries)
