@@ -1,5 +1,6 @@
 """The product: plans, covers, local kernels and their execution on the ranks."""
 
+from dtoolkit.spmm.autograd import spmm
 from dtoolkit.spmm.distribute import distribute
 from dtoolkit.spmm.execute import product
 from dtoolkit.spmm.kernels import LocalCSR
@@ -16,4 +17,5 @@ __all__ = [
     "multiply",
     "plan",
     "product",
+    "spmm",
 ]

@@ -1,0 +1,420 @@
+"""Gradients of the product, against dense torch in one process, over ranks that are threads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+import dtoolkit as dt
+from dtoolkit.errors import MessageMismatch
+from dtoolkit.spmm import spmm
+from dtoolkit.spmm.operand import build
+from tests.spmm.thread_ranks import run
+
+CASES = [(1, "joint"), (2, "joint"), *((4, s) for s in ("oblivious", "column", "row", "joint"))]
+
+
+def example(m=23, n=17, density=0.2, seed=0, dtype=np.float64):
+    rng = np.random.default_rng(seed)
+    A = sparse.random_array((m, n), density=density, rng=rng, format="csr", dtype=dtype)
+    A.data -= 0.5
+    return dt.data.as_csr(A)
+
+
+def dense(shape, seed=1, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=dtype)
+
+
+def places(plan, A):
+    """Where each value of each operand stands in the canonical CSR of A."""
+    numbered = sparse.csr_array((np.arange(A.nnz), A.indices, A.indptr), shape=A.shape)
+    return [operand.values.long() for operand in build(plan, numbered)]
+
+
+class Whole:
+    """The distributed product and its gradients, as if it were a function in one process."""
+
+    def __init__(self, A, size, *, transpose=False, dtype=None, **options):
+        self.plan = dt.plan(A, parts=size, **options)
+        self.size, self.transpose = size, transpose
+        self.operands = build(self.plan, A)
+        if dtype is not None:
+            self.operands = [o.with_values(o.values.to(dtype)) for o in self.operands]
+        self.places = places(self.plan, A)
+        ends = (self.plan.columns, self.plan.rows)
+        source, target = ends[::-1] if transpose else ends
+        self.source = [torch.tensor(source.indices(rank)) for rank in range(size)]
+        self.target = [torch.tensor(target.indices(rank)) for rank in range(size)]
+        self.rows = target.n
+
+    def __call__(self, B, values=None):
+        return _Whole.apply(B, values, self)
+
+    def each(self, function, B, values):
+        """``function(ctx, rank, C, B, values)`` on every rank, from leaves of its own."""
+
+        def one(ctx, rank):
+            with torch.enable_grad():
+                own = B.detach()[self.source[rank]].requires_grad_(B.requires_grad)
+                mine = None
+                if values is not None:
+                    mine = values.detach()[self.places[rank]]
+                    mine.requires_grad_(values.requires_grad)
+                C = spmm(ctx, self.operands[rank], own, mine, transpose=self.transpose)
+                return function(ctx, rank, C, own, mine)
+
+        return run(self.size, one, [(rank,) for rank in range(self.size)])
+
+    def together(self, shards, shape):
+        whole = torch.zeros(shape, dtype=shards[0].dtype)
+        for rows, shard in zip(self.target, shards, strict=True):
+            whole[rows] = shard.detach()
+        return whole
+
+
+class _Whole(torch.autograd.Function):
+    @staticmethod
+    def forward(state, B, values, whole):
+        state.save_for_backward(B, values)
+        state.whole = whole
+        return whole.together(
+            whole.each(lambda ctx, rank, C, *_: C, B, values), (whole.rows, *B.shape[1:])
+        )
+
+    @staticmethod
+    def backward(state, dC):
+        B, values = state.saved_tensors
+        whole = state.whole
+
+        def back(ctx, rank, C, own, mine):
+            C.backward(dC[whole.target[rank]])
+            return own.grad, None if mine is None else mine.grad
+
+        found = whole.each(back, B, values)
+        dB = torch.zeros_like(B)
+        for rows, (grad, _) in zip(whole.source, found, strict=True):
+            dB[rows] = 0 if grad is None else grad
+        if values is None:
+            return dB, None, None
+        dvalues = torch.zeros_like(values)
+        for place, (_, grad) in zip(whole.places, found, strict=True):
+            dvalues[place] = 0 if grad is None else grad
+        return dB if B.requires_grad else None, dvalues if values.requires_grad else None, None
+
+
+@pytest.mark.parametrize(("size", "strategy"), CASES)
+@pytest.mark.parametrize("transpose", [False, True])
+def test_gradients_of_the_dense_operand_hold_against_differences(size, strategy, transpose):
+    A = example(11, 7)
+    whole = Whole(A, size, strategy=strategy, partition="cyclic", transpose=transpose)
+    B = dense((11 if transpose else 7, 3)).requires_grad_()
+    assert torch.autograd.gradcheck(whole, (B,))
+
+
+@pytest.mark.parametrize(("size", "strategy"), CASES)
+@pytest.mark.parametrize("transpose", [False, True])
+def test_gradients_of_values_hold_against_differences(size, strategy, transpose):
+    A = example(9, 7)
+    whole = Whole(A, size, strategy=strategy, transpose=transpose)
+    B = dense((9 if transpose else 7, 2)).requires_grad_()
+    values = torch.tensor(A.data).requires_grad_()
+    assert torch.autograd.gradcheck(whole, (B, values))
+    assert torch.autograd.gradcheck(whole, (B.detach(), values))
+
+
+@pytest.mark.parametrize(
+    ("size", "partition"),
+    [
+        (1, "block"),
+        (2, "block"),
+        (2, np.arange(23) % 3 // 2),
+        (4, "cyclic"),
+        (4, np.arange(23) % 3),
+    ],
+)
+def test_equal_to_dense_torch_in_a_function_with_two_products(size, partition):
+    """C = A tanh(A^T B), through values and both products."""
+    A = example()
+    plan = dt.plan(A, parts=size, partition=partition)
+    operands, where = build(plan, A), places(plan, A)
+    B, values = dense((23, 3)), torch.tensor(A.data) * 0.5
+    weight = dense((23, 3), seed=5)
+
+    def one(ctx, rank):
+        rows = torch.tensor(plan.rows.indices(rank))
+        b = B[rows].requires_grad_()
+        v = values[where[rank]].requires_grad_()
+        inner = spmm(ctx, operands[rank], b, v, transpose=True).tanh()
+        C = spmm(ctx, operands[rank], inner, v)
+        (C * weight[rows]).sum().backward()
+        return rows, C.detach(), b.grad, v.grad
+
+    found = run(size, one, [(rank,) for rank in range(size)])
+    b, v = B.clone().requires_grad_(), values.clone().requires_grad_()
+    row = torch.tensor(np.repeat(np.arange(23), np.diff(A.indptr)))
+    D = torch.zeros(23, 17, dtype=torch.float64).index_put((row, torch.tensor(A.indices)), v)
+    C = D @ (D.T @ b).tanh()
+    (C * weight).sum().backward()
+    for rank, (rows, C_here, db, dv) in enumerate(found):
+        torch.testing.assert_close(C_here, C.detach()[rows])
+        torch.testing.assert_close(db, b.grad[rows])
+        torch.testing.assert_close(dv, v.grad[where[rank]])
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("with_values", [False, True])
+def test_vectors(transpose, with_values):
+    A = example(11, 7)
+    whole = Whole(A, 3, transpose=transpose)
+    B = dense((11 if transpose else 7,)).requires_grad_()
+    values = torch.tensor(A.data).requires_grad_() if with_values else None
+    assert whole(B, values).shape == (7 if transpose else 11,)
+    assert torch.autograd.gradcheck(whole, (B, values) if with_values else (B,))
+
+
+@pytest.mark.parametrize("complex_part", ["A", "B", "both"])
+def test_complex_numbers(complex_part):
+    A = example(8, 6, 0.4)
+    if complex_part != "B":
+        A = dt.data.as_csr(A * (1 + 2j))
+    B = dense((6, 2)).to(torch.float64 if complex_part == "A" else torch.complex128)
+    if complex_part != "A":
+        B = B * (0.5 - 1j)
+    whole = Whole(A, 2)
+    assert torch.autograd.gradcheck(whole, (B.requires_grad_(),))
+    values = torch.tensor(A.data).requires_grad_()
+    assert torch.autograd.gradcheck(whole, (B, values))
+
+
+@pytest.mark.parametrize(
+    ("a_dtype", "b_dtype"),
+    [
+        (torch.float32, torch.float32),
+        (torch.float32, torch.float64),
+        (torch.float64, torch.float32),
+        (torch.bfloat16, torch.bfloat16),
+        (torch.float32, torch.bfloat16),
+        (torch.float16, torch.float32),
+    ],
+)
+def test_gradients_have_the_dtype_of_what_they_belong_to(a_dtype, b_dtype):
+    A = example(11, 7)
+    whole = Whole(A, 2, dtype=a_dtype)
+    B = dense((7, 3)).to(b_dtype).requires_grad_()
+    values = torch.tensor(A.data).to(a_dtype).requires_grad_()
+
+    def back(ctx, rank, C, own, mine):
+        assert C.dtype == torch.promote_types(a_dtype, b_dtype)
+        C.sum().backward()
+        return own.grad, mine.grad
+
+    found = whole.each(back, B, values)
+    b, v = B.detach().double().requires_grad_(), values.detach().double().requires_grad_()
+    row = torch.tensor(np.repeat(np.arange(11), np.diff(A.indptr)))
+    D = torch.zeros(11, 7, dtype=torch.float64).index_put((row, torch.tensor(A.indices)), v)
+    (D @ b).sum().backward()
+    half = {torch.bfloat16, torch.float16} & {a_dtype, b_dtype}
+    close = {"rtol": 0.02, "atol": 0.02} if half else {"rtol": 1e-5, "atol": 1e-5}
+    for rank, (db, dv) in enumerate(found):
+        assert (db.dtype, dv.dtype) == (b_dtype, a_dtype)
+        torch.testing.assert_close(db.double(), b.grad[whole.source[rank]], **close)
+        torch.testing.assert_close(dv.double(), v.grad[whole.places[rank]], **close)
+
+
+def spmm_bytes(ctx):
+    return [event.operation for event in ctx.recorder.events if event.phase.startswith("spmm")]
+
+
+def test_nothing_is_sent_for_a_gradient_that_nobody_needs():
+    A = example(20, 20)
+    whole = Whole(A, 4)
+    B, values = dense((20, 3)), torch.tensor(A.data)
+    weight = torch.ones((), dtype=torch.float64, requires_grad=True)
+
+    def back(ctx, rank, C, own, mine):
+        assert not C.requires_grad
+        before = len(ctx.recorder.events)
+        (C * weight).sum().backward()
+        return len(ctx.recorder.events) - before
+
+    assert whole.each(back, B, values) == [0] * 4
+    assert whole.each(back, B, None) == [0] * 4
+
+
+def test_what_moves_backward_is_what_moved_forward_the_other_way():
+    A = example(40, 40, 0.1)
+    whole = Whole(A, 4, partition="cyclic")
+
+    def back(ctx, rank, C, own, mine):
+        C.sum().backward()
+        return [event.sent for event in ctx.recorder.events if event.phase.startswith("spmm")]
+
+    sent = np.array(whole.each(back, dense((40, 3)).requires_grad_(), None))
+    planned = whole.plan.bytes_matrix(3, np.float64)
+    np.testing.assert_array_equal(sent[:, 0], planned)
+    np.testing.assert_array_equal(sent[:, 1], planned.T)
+
+
+def test_no_grad_records_nothing():
+    A = example(20, 20)
+    whole = Whole(A, 2)
+
+    def one(ctx, rank):
+        B = dense((10, 2)).requires_grad_()
+        with torch.no_grad():
+            return spmm(ctx, whole.operands[rank], B).requires_grad
+
+    assert run(2, one, [(0,), (1,)]) == [False, False]
+
+
+def test_twice_backward_of_one_graph_and_twice_the_product():
+    A = example(20, 20)
+    whole = Whole(A, 2)
+
+    def back(ctx, rank, C, own, mine):
+        C.sum().backward(retain_graph=True)
+        first = own.grad.clone()
+        C.sum().backward()
+        assert torch.equal(own.grad, 2 * first)
+        own.grad = None
+        again = spmm(ctx, whole.operands[rank], own, mine)
+        (again + spmm(ctx, whole.operands[rank], own, mine)).sum().backward()
+        assert torch.equal(again, C)
+        return torch.equal(own.grad, 2 * first)
+
+    B = dense((20, 2)).requires_grad_()
+    assert whole.each(back, B, None) == [True, True]
+    assert whole.each(back, B, torch.tensor(A.data)) == [True, True]
+
+
+def test_a_transposed_operand_is_an_operand():
+    A = example()
+    whole = Whole(A, 3)
+    B = dense((23, 2))
+
+    def one(ctx, rank):
+        own = B[torch.tensor(whole.plan.rows.indices(rank))].requires_grad_()
+        C = spmm(ctx, whole.operands[rank].transposed, own)
+        C.square().sum().backward()
+        return C.detach(), own.grad
+
+    found = run(3, one, [(rank,) for rank in range(3)])
+    D = torch.tensor(A.toarray())
+    for rank, (C, grad) in enumerate(found):
+        rows, columns = whole.target[rank], whole.source[rank]
+        torch.testing.assert_close(C, (D.T @ B)[columns])
+        torch.testing.assert_close(grad, (2 * D @ (D.T @ B))[rows])
+
+
+def test_second_derivatives_are_refused_in_words():
+    A = example(20, 20)
+    whole = Whole(A, 2)
+
+    def of_b(ctx, rank, C, own, mine):
+        (grad,) = torch.autograd.grad(C.square().sum(), own, create_graph=True)
+        with pytest.raises(RuntimeError, match="second derivatives are not supported"):
+            grad.sum().backward()
+        return grad
+
+    whole.each(of_b, dense((20, 2)).requires_grad_(), None)
+
+    def mixed(ctx, rank, C, own, mine):
+        # The gradient of a sum does not depend on C, but it does depend on the values.
+        (grad,) = torch.autograd.grad(C.sum(), own, create_graph=True)
+        with pytest.raises(RuntimeError, match="second derivatives are not supported"):
+            torch.autograd.grad(grad.square().sum(), mine)
+
+    whole.each(mixed, dense((20, 2)).requires_grad_(), torch.tensor(A.data).requires_grad_())
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_ranks_that_want_other_gradients_are_told_before_anything_hangs(size):
+    A = example(20, 20)
+    whole = Whole(A, size)
+
+    def one(ctx, rank, fault):
+        B = torch.ones(len(whole.source[rank]), 2, dtype=torch.float64)
+        last = rank == size - 1
+        values = whole.operands[rank].values
+        if fault == "gradient of B":
+            B.requires_grad_(not last)
+        elif fault == "gradient of values":
+            values.requires_grad_(not last)
+        elif fault == "columns of B":
+            B = B[:, :1] if last else B
+        elif fault == "a vector":
+            B = B[:, 0] if last else B
+        elif fault == "a B of":
+            B = B.float() if last else B
+        elif fault == "values of":
+            values = values.float() if last else values
+        elif fault == "values= given":
+            values = None if last else values
+        with torch.set_grad_enabled(fault != "grad mode" or not last):
+            if fault == "grad mode":
+                B.requires_grad_()
+            with pytest.raises(MessageMismatch, match=rf"rank {rank} has .*all ranks must") as e:
+                spmm(ctx, whole.operands[rank], B, values)
+        return str(e.value)
+
+    faults = ("gradient of B", "gradient of values", "columns of B", "a B of", "values of")
+    for fault in (*faults, "values= given", "a vector", "grad mode"):
+        said = run(size, one, [(rank, fault) for rank in range(size)])
+        if fault in faults:
+            assert all(fault in text for text in said)
+
+
+def test_what_is_wrong_on_one_rank_is_named():
+    A = example(20, 20)
+    (operand,) = Whole(A, 1).operands
+
+    def one(ctx, rank):
+        B = torch.ones(20, 2, dtype=torch.float64)
+        with pytest.raises(ValueError, match=r"shape \(3, 2\).*20 rows of B"):
+            spmm(ctx, operand, B[:3])
+        with pytest.raises(ValueError, match=r"values has shape \(4,\).*nonzeros"):
+            spmm(ctx, operand, B, torch.ones(4))
+        with pytest.raises(TypeError, match="B must be a dense torch tensor, not ndarray"):
+            spmm(ctx, operand, B.numpy())
+        with pytest.raises(TypeError, match=r"B must be a dense torch tensor, not torch\.sparse"):
+            spmm(ctx, operand, B.to_sparse())
+
+    run(1, one, [(0,)])
+
+
+@pytest.mark.parametrize("size", [1, 5])
+def test_empty_matrices_parts_and_operands(size):
+    empty = dt.data.as_csr(sparse.csr_array((3, 3), dtype=np.float64))
+    whole = Whole(empty, size)
+    B = dense((3, 2)).requires_grad_()
+    whole(B).sum().backward()
+    assert torch.equal(B.grad, torch.zeros(3, 2, dtype=torch.float64))
+    few = example(3, 3, 0.9)
+    whole = Whole(few, size)
+    values = torch.tensor(few.data).requires_grad_()
+    assert torch.autograd.gradcheck(whole, (dense((3, 2)).requires_grad_(), values))
+    no_columns = torch.ones(3, 0, dtype=torch.float64, requires_grad=True)
+    whole(no_columns).sum().backward()
+    assert no_columns.grad.shape == (3, 0)
+
+
+def on_workers(ctx, A, B, values):
+    B = B.detach().requires_grad_()
+    C = spmm(ctx, A, B, A.values.requires_grad_() if values else None)
+    C.square().sum().backward()
+    return B.grad
+
+
+def test_on_workers(cluster4):
+    A = example(50, 50)
+    plan = dt.plan(A, parts=4, partition="cyclic")
+    B = dense((50, 3))
+    dA, dB = dt.distribute(cluster4, A, plan), dt.distribute(cluster4, B, plan)
+    D = torch.tensor(A.toarray())
+    expected = 2 * D.T @ (D @ B)
+    for values in (False, True):
+        for rank, grad in enumerate(cluster4.run(on_workers, dA, dB, values)):
+            torch.testing.assert_close(grad, expected[torch.tensor(plan.columns.indices(rank))])
