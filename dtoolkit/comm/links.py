@@ -146,7 +146,7 @@ def _measured(network: Network, sent: NDArray[np.int64]) -> tuple[Links, ...]:
     latency = np.where(sent > 0, table.latency, 0.0)
     messages = (sent > 0).sum(axis=1) * table.message
     transfer = sent / table.bandwidth
-    pairs = []
+    pairs: list[Links] = []
     for direction, axis, extra in (("out", 1, messages), ("in", 0, np.zeros(len(sent)))):
         moved, busy = sent.sum(axis=axis), transfer.sum(axis=axis)
         alone = _usual(table.bandwidth, axis)

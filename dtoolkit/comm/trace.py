@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from dtoolkit.comm.chrome import chrome_trace
 from dtoolkit.comm.event import Event
 from dtoolkit.comm.tracefile import read_trace, write_lines, write_trace
+from dtoolkit.comm.traffic import Traffic, of_events
 
 __all__ = ["Event", "Trace"]
 
@@ -158,6 +159,28 @@ class Trace:
         for event in self.filter(operation, phase, launch):
             matrix[event.rank, : len(event.sent)] += np.asarray(event.sent, dtype=np.int64)
         return matrix
+
+    def traffic(
+        self,
+        phase: str | Iterable[str] | None = None,
+        launch: int | Iterable[int] | None = None,
+    ) -> Traffic:
+        """Return what was sent, for :func:`dtoolkit.comm.predict`: bytes alone, no computing.
+
+        Parameters
+        ----------
+        phase, launch : optional
+            Take only these events, as in :meth:`filter`.
+
+        Returns
+        -------
+        Traffic
+            The first call of an operation in a phase of a launch on each rank is taken for one
+            exchange, all second calls for the next one, and so on; each is a phase with the name of
+            the events' phase, or of the operation where they have none. Their order is that in
+            which they began. Operations that moved nothing are left out.
+        """
+        return of_events(self.filter(phase=phase, launch=launch), self._size(), "a measured trace")
 
     def _size(self) -> int:
         seen = (max(event.rank + 1, len(event.sent)) for event in self.events)

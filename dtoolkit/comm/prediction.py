@@ -1,0 +1,285 @@
+"""How long traffic takes on a network, and which link is the bottleneck (modelled).
+
+A phase lasts as long as its busiest link: its bytes over its bandwidth, and the latency of the
+slowest message on it (:mod:`dtoolkit.comm.links`). What a rank computes while bytes move overlaps;
+the phase lasts as long as the longer of the two. Then comes what the ranks compute after it, as
+long as the one that has most. Phases follow each other, and all ranks wait for the slowest.
+Left out are contention inside switches, routes that adapt, and everything that a rank does but to
+send, receive and multiply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from dtoolkit.comm.links import Links
+from dtoolkit.comm.network import Network
+from dtoolkit.comm.traffic import Phase, Traffic
+from dtoolkit.comm.units import bandwidth_text, bytes_text, seconds_text
+
+if TYPE_CHECKING:
+    from dtoolkit.comm.trace import Trace
+
+__all__ = ["PhaseTime", "Prediction", "predict"]
+
+ALIKE = 1e-9  # links whose times differ by less than this share are equally busy
+
+
+@dataclass(frozen=True, eq=False)
+class PhaseTime:
+    """How long one phase takes (modelled).
+
+    Attributes
+    ----------
+    name : str
+    exchange : float
+        Seconds of the busiest link.
+    work : float
+        Seconds that the rank with most work computes while bytes move.
+    after : float
+        Seconds that the rank with most work computes after it.
+    links : tuple of Links
+        All links, with what loads them.
+    busiest : (int, int) or None
+        Group among the links, and the link in it, which is busiest; None where nothing moves.
+    """
+
+    name: str
+    exchange: float
+    work: float
+    after: float
+    links: tuple[Links, ...]
+    busiest: tuple[int, int] | None
+
+    @property
+    def seconds(self) -> float:
+        """How long the phase takes."""
+        return max(self.exchange, self.work) + self.after
+
+    @property
+    def bottleneck(self) -> str:
+        """What the phase waits for, in words."""
+        if self.busiest is not None and self.exchange >= max(self.work, self.after):
+            return _link_words(self)
+        waited = self.after + (self.work if self.work > self.exchange else 0.0)
+        if waited:
+            return f"computing: {seconds_text(waited)} on the rank with most work"
+        return "nothing: no bytes move"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Prediction:
+    """How long traffic takes on a network (modelled).
+
+    Attributes
+    ----------
+    network : Network
+    label : str
+        What was predicted, in a few words.
+    steps : tuple of PhaseTime
+        The phases, one after the other.
+    exchange_only : bool
+        Whether time to compute is left out, because the network does not say how fast ranks are.
+    """
+
+    network: Network
+    label: str
+    steps: tuple[PhaseTime, ...]
+    exchange_only: bool
+
+    @cached_property
+    def seconds(self) -> float:
+        """How long all phases take, one after the other."""
+        return sum(step.seconds for step in self.steps)
+
+    @property
+    def phases(self) -> pd.DataFrame:
+        """One row a phase, in order.
+
+        Returns
+        -------
+        DataFrame
+            Columns phase; exchange, seconds of the busiest link; compute, seconds of the rank with
+            most work while bytes move; after, seconds of the rank with most work after it; seconds,
+            the longer of exchange and compute, and after; bottleneck, in words.
+        """
+        return pd.DataFrame(
+            {
+                "phase": [step.name for step in self.steps],
+                "exchange": [step.exchange for step in self.steps],
+                "compute": [step.work for step in self.steps],
+                "after": [step.after for step in self.steps],
+                "seconds": [step.seconds for step in self.steps],
+                "bottleneck": [step.bottleneck for step in self.steps],
+            }
+        )
+
+    @property
+    def links(self) -> pd.DataFrame:
+        """One row a link and phase.
+
+        Returns
+        -------
+        DataFrame
+            Columns link, in words; phase; bytes, int64; seconds, that it is busy; share, of the
+            seconds of the phase's busiest link.
+        """
+        parts = [_link_frame(step) for step in self.steps]
+        return pd.concat(parts, ignore_index=True)
+
+    @property
+    def bottleneck(self) -> str:
+        """What takes most of the time, in words: a link with its bytes, or computing."""
+        causes: dict[str, list[PhaseTime]] = {}
+        for step in self.steps:
+            causes.setdefault(step.name, []).append(step)
+        main = max(causes.values(), key=lambda steps: sum(s.seconds for s in steps))
+        longest = max(main, key=lambda step: step.seconds)
+        if len(causes) == 1 or not longest.seconds:
+            return longest.bottleneck
+        return f"{longest.bottleneck} (in {longest.name})"
+
+    @property
+    def error(self) -> float | None:
+        """Relative error of the network, where it was measured."""
+        return self.network.table.error if self.network.table is not None else None
+
+    def __repr__(self) -> str:
+        of = f" of {self.label}" if self.label else ""
+        lines = [
+            f"<Prediction{of} on {self.network.name} (modelled): {seconds_text(self.seconds)}",
+            f"  bottleneck: {self.bottleneck}",
+            *_phase_lines(self),
+        ]
+        if self.exchange_only:
+            lines.append("  time to compute is left out: the network has no rate")
+        return "\n".join(lines) + ">"
+
+    def _repr_html_(self) -> str:
+        from dtoolkit.figures.network_cards import prediction_card
+
+        return prediction_card(self)
+
+
+def predict(
+    what: Traffic | Trace | Any,
+    network: Network,
+    *,
+    k: int | None = None,
+    dtype: Any = None,
+    c_dtype: Any = None,
+) -> Prediction:
+    """Predict how long traffic takes on a network (modelled).
+
+    Parameters
+    ----------
+    what : Traffic, Plan or Trace
+        A plan is asked for its traffic with ``k``, ``dtype`` and ``c_dtype`` (``plan.demand``), a
+        trace for what was measured (``trace.traffic``).
+    network : Network
+        Of as many ranks. Where it has a rate (``rate=``), time to compute is in the prediction.
+    k : int, optional
+        Dense columns, for a plan; 64 by default.
+    dtype : dtype, optional
+        Of the dense operands, for a plan; float32 by default. Chooses among the network's rates.
+    c_dtype : dtype, optional
+        Of the result, for a plan; by default ``dtype``.
+
+    Returns
+    -------
+    Prediction
+
+    Raises
+    ------
+    ValueError
+        If the ranks differ, or ``k`` or ``c_dtype`` come with what is not a plan, or ``what`` is
+        nothing that has traffic.
+    """
+    if not isinstance(network, Network):
+        raise ValueError(f"network is a {type(network).__name__}: wanted a dtoolkit.comm.Network")
+    traffic = _traffic(what, k, dtype, c_dtype)
+    if traffic.ranks != network.ranks:
+        raise ValueError(
+            f"the traffic is of {traffic.ranks:,} ranks and the network ({network.name}) of "
+            f"{network.ranks:,}: make a network of {traffic.ranks:,} ranks"
+        )
+    computes = any(phase.work.any() or phase.after.any() for phase in traffic.phases)
+    rate = network.rate_of(traffic.dtype if dtype is None else dtype) if computes else None
+    steps = tuple(_time(phase, network, rate) for phase in traffic.phases)
+    return Prediction(network, traffic.label, steps, computes and rate is None)
+
+
+def _traffic(what: Any, k: int | None, dtype: Any, c_dtype: Any) -> Traffic:
+    """Ask what is to be predicted for its traffic."""
+    if not isinstance(what, Traffic) and hasattr(what, "demand"):
+        of = "float32" if dtype is None else dtype
+        return what.demand(k=64 if k is None else k, dtype=of, c_dtype=c_dtype)
+    if k is not None or c_dtype is not None:
+        raise ValueError("k and c_dtype turn the rows of a plan into bytes; this is not a plan")
+    if isinstance(what, Traffic):
+        return what
+    if callable(getattr(what, "traffic", None)):
+        return what.traffic()
+    raise ValueError(f"{type(what).__name__} has no traffic: wanted a Traffic, a plan or a trace")
+
+
+def _time(phase: Phase, network: Network, rate: float | None) -> PhaseTime:
+    """Predict one phase."""
+    links = network.loads(phase.sent)
+    longest = [float(group.seconds.max(initial=0.0)) for group in links]
+    exchange = max(longest)
+    busiest = None
+    if phase.sent.any():
+        group = next(i for i, t in enumerate(longest) if t >= exchange * (1 - ALIKE))
+        busiest = (group, int(links[group].seconds.argmax()))
+    work, after = (
+        0.0 if rate is None else float(amount.max(initial=0.0)) / rate
+        for amount in (phase.work, phase.after)
+    )
+    return PhaseTime(phase.name, exchange, work, after, links, busiest)
+
+
+def _link_words(step: PhaseTime) -> str:
+    """Say which link is busiest: ``"node 3's way out: 1.2 GB at 50 GB/s"``."""
+    assert step.busiest is not None
+    group, index = step.busiest
+    links = step.links[group]
+    busy = links.seconds
+    words = (
+        f"{links.name(index)}: {bytes_text(int(links.bytes[index]))} at "
+        f"{bandwidth_text(float(links.bandwidth[index]))}"
+    )
+    if links.latency[index] > 0.01 * busy[index]:
+        words += f" and {seconds_text(float(links.latency[index]))} latency"
+    alike = int((busy >= busy[index] * (1 - ALIKE)).sum()) - 1
+    return words + (f" ({alike:,} more {links.owner}s are as busy)" if alike else "")
+
+
+def _link_frame(step: PhaseTime) -> pd.DataFrame:
+    busy = np.concatenate([links.seconds for links in step.links])
+    return pd.DataFrame(
+        {
+            "link": [links.name(i) for links in step.links for i in range(len(links.bytes))],
+            "phase": step.name,
+            "bytes": np.concatenate([links.bytes for links in step.links]),
+            "seconds": busy,
+            "share": busy / step.exchange if step.exchange else busy,
+        }
+    )
+
+
+def _phase_lines(prediction: Prediction) -> Iterator[str]:
+    """Write the first phases, one a line, where there are several."""
+    steps = prediction.steps
+    if len(steps) == 1:
+        return
+    for step in steps[:8]:
+        yield f"  {step.name}: {seconds_text(step.seconds)}, {step.bottleneck}"
+    if len(steps) > 8:
+        yield f"  and {len(steps) - 8:,} more phases"
