@@ -6,17 +6,21 @@ from dtoolkit.data.canonical import working_dtype
 from dtoolkit.data.convert import as_csr
 from dtoolkit.data.dataset import Dataset
 from dtoolkit.data.generators import banded, hubs, power_law, rmat, uniform
+from dtoolkit.data.labelled_graph import LabelledGraph
+from dtoolkit.data.planetoid import planetoid
 from dtoolkit.data.radix_net import radix_net
 from dtoolkit.data.read import read_matrix
 
 __all__ = [
     "Dataset",
+    "LabelledGraph",
     "as_csr",
     "banded",
     "block_model",
     "datasets",
     "digits_graph",
     "hubs",
+    "planetoid",
     "power_law",
     "radix_net",
     "read_matrix",

@@ -1,0 +1,404 @@
+"""Citation graphs: as arrays, as the public pickles, and what is said where they are not there."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pickle
+import sys
+from collections import defaultdict
+from types import ModuleType
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import dtoolkit as dt
+from dtoolkit.data import LabelledGraph, planetoid
+from dtoolkit.data.pickles import read_pickle
+from dtoolkit.errors import MatrixFormatError
+
+PARTS = ("x", "y", "tx", "ty", "allx", "ally", "graph")
+
+
+def hot(labels, classes=3):
+    return np.eye(classes, dtype=np.int32)[labels]
+
+
+def small():
+    """A citation graph of ten nodes: six known, of which three to learn; node 8 has no row."""
+    rng = np.random.default_rng(0)
+    features = rng.integers(0, 2, (10, 5)).astype(np.float32)
+    features[8] = 0
+    labels = np.array([0, 1, 2, 0, 1, 2, 2, 1, -1, 0])
+    order = np.array([9, 6, 7])  # as test.index has them: not sorted
+    graph = defaultdict(list, {0: [1, 2, 2], 1: [0], 2: [0, 2], 3: [9], 9: [3, 6], 6: [9], 8: []})
+    public = {
+        "x": sparse.csr_matrix(features[:3]),
+        "y": hot(labels[:3]),
+        "tx": sparse.csr_matrix(features[order]),
+        "ty": hot(labels[order]),
+        "allx": sparse.csr_matrix(features[:6]),
+        "ally": hot(labels[:6]),
+        "graph": graph,
+    }
+    edges = [(0, 1), (0, 2), (3, 9), (6, 9)]
+    return public, order, features, labels, edges
+
+
+def write(folder, public, order, protocol=2, change=lambda data: data):
+    folder.mkdir(parents=True, exist_ok=True)
+    for part, value in public.items():
+        data = change(pickle.dumps(value, protocol=protocol))
+        (folder / f"ind.cora.{part}").write_bytes(data)
+    (folder / "ind.cora.test.index").write_text("".join(f"{i}\n" for i in order))
+    return folder
+
+
+def as_python_2(data):
+    """The names under which Python 2 pickled the same classes."""
+    for new, old in (
+        (b"cscipy.sparse._csr\n", b"cscipy.sparse.csr\n"),
+        (b"cnumpy._core.multiarray\n", b"cnumpy.core.multiarray\n"),
+        (b"cbuiltins\n", b"c__builtin__\n"),
+        (b"ccopyreg\n", b"ccopy_reg\n"),
+    ):
+        data = data.replace(new, old)
+    return data
+
+
+def test_cora_as_arrays(data_root):
+    for root in (data_root, data_root / "planetoid", data_root / "planetoid" / "cora.npz"):
+        cora = planetoid("cora", root=root)
+    assert (cora.name, cora.nodes, cora.classes) == ("cora", 2708, 7)
+    A = cora.adjacency
+    assert A.dtype == np.float32
+    assert A.nnz == 2 * 5278
+    assert (A != A.T).nnz == 0
+    assert not A.diagonal().any()
+    assert set(A.data) == {1.0}
+    assert cora.features.shape == (2708, 1433)
+    assert cora.features.nnz == 49216
+    assert cora.features.dtype == np.float32
+    np.testing.assert_array_equal(np.bincount(cora.labels[cora.train]), [20] * 7)
+    assert (len(cora.train), len(cora.val), len(cora.test)) == (140, 500, 1000)
+    assert cora.test_mask.sum() == 1000
+    assert not (cora.train_mask & cora.val_mask).any()
+    assert cora.labels.dtype == cora.test.dtype == np.int64
+    assert "ICML 2016" in cora.cite()
+    assert "140 train, 500 val, 1,000 test; 7 classes" in repr(cora)
+    assert "1,433, sparse" in cora._repr_html_()
+    assert dt.plan(cora, parts=4).shape == (2708, 2708)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        cora.labels = None
+
+
+@pytest.mark.parametrize("protocol", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize("change", [lambda data: data, as_python_2], ids=["new", "Python 2"])
+def test_public_files(tmp_path, protocol, change):
+    public, order, features, labels, edges = small()
+    graph = planetoid("cora", root=write(tmp_path, public, order, protocol, change))
+    np.testing.assert_array_equal(graph.features.toarray(), features)
+    np.testing.assert_array_equal(graph.labels, labels)
+    expected = np.zeros((10, 10), np.float32)
+    for i, j in edges:
+        expected[i, j] = expected[j, i] = 1
+    np.testing.assert_array_equal(graph.adjacency.toarray(), expected)
+    assert graph.train.tolist() == [0, 1, 2]
+    assert graph.val.tolist() == [3, 4, 5]
+    assert graph.test.tolist() == [6, 7, 9]
+
+
+@pytest.mark.parametrize("inner", ["planetoid", "cora", "Cora/raw", "raw"])
+def test_public_files_where_other_libraries_keep_them(tmp_path, inner):
+    public, order, *_ = small()
+    write(tmp_path / inner, public, order)
+    assert planetoid("Cora", root=str(tmp_path)).nodes == 10
+
+
+def test_both_forms_of_cora_are_one_graph(tmp_path, data_root):
+    cora = planetoid("cora", root=data_root)
+    rows, most = cora.features, cora.nodes - 1000
+    graph = {i: cora.adjacency.indices[a:b].tolist() for i, (a, b) in enumerate(pairs(cora))}
+    order = np.random.default_rng(0).permutation(cora.test)
+    public = {
+        "x": sparse.csr_matrix(rows[:140]),
+        "y": hot(cora.labels[:140], 7),
+        "tx": sparse.csr_matrix(rows[order]),
+        "ty": hot(cora.labels[order], 7),
+        "allx": sparse.csr_matrix(rows[:most]),
+        "ally": hot(cora.labels[:most], 7),
+        "graph": defaultdict(list, graph),
+    }
+    again = planetoid("cora", root=write(tmp_path, public, order, change=as_python_2))
+    assert again.content_hash == cora.content_hash
+    assert (again.features != cora.features).nnz == 0
+    for name in ("labels", "train", "val", "test"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(cora, name))
+
+
+def pairs(graph):
+    return zip(graph.adjacency.indptr[:-1], graph.adjacency.indptr[1:], strict=True)
+
+
+class Malicious:
+    def __init__(self, call, *args):
+        self.call, self.args = call, args
+
+    def __reduce__(self):
+        return self.call, self.args
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4])
+def test_a_pickle_is_never_run(tmp_path, protocol):
+    flag = tmp_path / "flag"
+    for attack in (
+        Malicious(os.system, f"touch {flag}"),
+        Malicious(eval, f"open({str(flag)!r}, 'w')"),
+        Malicious(getattr, 3, "real"),
+        {"a": [Malicious(os.mkdir, str(flag))]},
+        np.array([Malicious(os.mkdir, str(flag))], dtype=object),
+    ):
+        public, order, *_ = small()
+        public["x"] = attack
+        write(tmp_path, public, order, protocol)
+        with pytest.raises(MatrixFormatError, match=r"ind\.cora\.x"):
+            planetoid("cora", root=tmp_path)
+        assert not flag.exists()
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_broken_public_files_are_named(tmp_path, part):
+    public, order, *_ = small()
+    write(tmp_path, public, order)
+    file = tmp_path / f"ind.cora.{part}"
+    whole = file.read_bytes()
+    for data in (b"", b"not a pickle", b"<html>moved</html>", whole[:-1], whole[: len(whole) // 2]):
+        file.write_bytes(data)
+        with pytest.raises(MatrixFormatError, match=rf"ind\.cora\.{part}: is no pickle"):
+            planetoid("cora", root=tmp_path)
+    with pytest.raises(FileNotFoundError):
+        read_pickle(tmp_path / "nothing")
+
+
+def test_changed_bytes_never_get_past_the_reader(tmp_path):
+    """Whatever a byte becomes, the answer is a graph or an error in words."""
+    public, order, *_ = small()
+    write(tmp_path, public, order)
+    rng = np.random.default_rng(1)
+    for part in PARTS:
+        file = tmp_path / f"ind.cora.{part}"
+        whole = file.read_bytes()
+        for place in rng.integers(0, len(whole), 60):
+            data = bytearray(whole)
+            data[place] = rng.integers(256)
+            file.write_bytes(bytes(data))
+            try:
+                planetoid("cora", root=tmp_path)
+            except MatrixFormatError:
+                pass
+        file.write_bytes(whole)
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "fault"),
+    [
+        ("tx", sparse.csr_matrix((2, 5)), "tx has 2 rows"),
+        ("tx", sparse.csr_matrix((3, 4)), "differ in columns"),
+        ("ty", np.zeros((3, 2), np.int32), "differ in columns"),
+        ("graph", {0: [99]}, "99"),
+        ("graph", {0: ["one"]}, "one"),
+        ("graph", [1, 2], "items"),
+        ("y", np.zeros((3, 3), np.int32), None),
+        ("ally", np.zeros((6, 3), np.int32), "label is unknown"),
+        ("x", {"nothing": 1}, None),
+    ],
+)
+def test_public_files_that_do_not_fit(tmp_path, part, value, fault):
+    public, order, *_ = small()
+    public[part] = value
+    write(tmp_path, public, order)
+    if fault is None:  # what x and y say beyond their length stands in allx and ally too
+        assert planetoid("cora", root=tmp_path).train.tolist() == [0, 1, 2]
+        return
+    with pytest.raises(MatrixFormatError, match=fault):
+        planetoid("cora", root=tmp_path)
+
+
+@pytest.mark.parametrize(("text", "fault"), [("", "names no node"), ("6\nsix\n7\n", "line 2")])
+def test_test_index_is_checked(tmp_path, text, fault):
+    public, order, *_ = small()
+    write(tmp_path, public, order)
+    (tmp_path / "ind.cora.test.index").write_text(text)
+    with pytest.raises(MatrixFormatError, match=fault):
+        planetoid("cora", root=tmp_path)
+
+
+def arrays():
+    _, order, features, labels, edges = small()
+    matrix = sparse.csr_array(features)
+    return {
+        "num_nodes": np.int64(10),
+        "edges": np.array(edges, np.int32),
+        "feat_indptr": matrix.indptr,
+        "feat_indices": matrix.indices,
+        "feat_data": matrix.data,
+        "feat_shape": np.array(matrix.shape),
+        "labels": labels.astype(np.int16),
+        "train": np.arange(3),
+        "val": np.arange(3, 6),
+        "test": np.sort(order),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "fault"),
+    [
+        ("num_nodes", np.int64(4), "row 9, but there are 4 rows"),
+        ("edges", np.array([[0, 10]]), "10"),
+        ("edges", np.array([[0, -1]]), "-1"),
+        ("edges", np.zeros((3, 3), np.int32), "pairs of nodes"),
+        ("edges", np.zeros((3, 2)), "pairs of nodes"),
+        ("feat_indices", np.full(3, 99), "."),
+        ("feat_shape", np.array([10]), "."),
+        ("labels", np.zeros(10), "."),
+        ("labels", np.zeros(9, np.int64), "labels have shape"),
+        ("train", np.array([0, 10]), "train has nodes 0 to 10"),
+        ("train", np.array([0, 0]), "names node 0 twice"),
+        ("test", np.array([0, 6]), "in train and in test"),
+        ("test", np.array([8]), "node 8, whose label is unknown"),
+        ("val", None, "it has no val"),
+        ("edges", np.array([{}], dtype=object), "."),
+    ],
+)
+def test_arrays_that_do_not_fit(tmp_path, name, value, fault):
+    kept = arrays()
+    np.savez(tmp_path / "cora.npz", **kept)
+    assert planetoid("cora", root=tmp_path).nodes == 10
+    kept.pop(name)
+    if value is not None:
+        kept[name] = value
+    np.savez(tmp_path / "cora.npz", **kept)
+    with pytest.raises(MatrixFormatError, match=fault) as error:
+        planetoid("cora", root=tmp_path)
+    assert "cora.npz" in str(error.value)
+
+
+def test_files_that_are_no_archive(tmp_path):
+    file = tmp_path / "cora.npz"
+    np.savez(file, **arrays())
+    whole = file.read_bytes()
+    with (tmp_path / "one.npy").open("wb") as one:
+        np.save(one, np.arange(3))
+    for data in (b"", b"PK", whole[:200], whole[:-30], (tmp_path / "one.npy").read_bytes()):
+        file.write_bytes(data)
+        with pytest.raises(MatrixFormatError, match=r"cora\.npz: is no graph"):
+            planetoid("cora", root=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["coral", "", None, 3, "CORA.npz"])
+def test_wrong_names(name, tmp_path):
+    with pytest.raises(ValueError, match="wanted one of 'cora', 'citeseer', 'pubmed'"):
+        planetoid(name, root=tmp_path)
+
+
+def test_missing_files_without_pooch(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    for root in (tmp_path, None):
+        with pytest.raises(ModuleNotFoundError, match=r'pip install "dtoolkit\[download\]"') as e:
+            planetoid("pubmed", root=root)
+        assert "ind.pubmed.x" in str(e.value)
+        assert "root=" in str(e.value)
+
+
+def network(monkeypatch, retrieve):
+    """A pooch whose network is ours: it makes the folder first, as the real one does."""
+    pooch = ModuleType("pooch")
+    pooch.HTTPDownloader = lambda timeout: timeout
+
+    def download(url, known_hash, fname, path, downloader):
+        path.mkdir(parents=True, exist_ok=True)
+        retrieve(url, path / fname)
+
+    pooch.retrieve = download
+    monkeypatch.setitem(sys.modules, "pooch", pooch)
+
+
+def test_missing_files_without_a_network(tmp_path, monkeypatch):
+    def retrieve(url, file):
+        raise OSError("no route")
+
+    network(monkeypatch, retrieve)
+    root = tmp_path / "new"
+    with pytest.raises(FileNotFoundError, match=r"ind\.citeseer\.x could not be downloaded") as e:
+        planetoid("citeseer", root=root)
+    for what in ("https://github.com/kimiyoung", "no route", "root=", str(root)):
+        assert what in str(e.value)
+    assert not root.exists()
+
+
+def test_what_is_missing_is_downloaded_once(tmp_path, monkeypatch):
+    public, order, *_ = small()
+    home = write(tmp_path / "home", public, order)
+    asked = []
+
+    def retrieve(url, file):
+        asked.append(url)
+        file.write_bytes((home / url.rsplit("/", 1)[1]).read_bytes())
+
+    network(monkeypatch, retrieve)
+    root = tmp_path / "root"
+    assert planetoid("cora", root=root).nodes == 10
+    assert len(asked) == 8
+    assert all(url.startswith("https://github.com/kimiyoung/planetoid/raw/") for url in asked)
+    (root / "ind.cora.ty").unlink()
+    assert planetoid("cora", root=root).nodes == 10
+    assert planetoid("cora", root=root).nodes == 10
+    assert len(asked) == 9
+
+
+def own(**changes):
+    given = {
+        "name": "own",
+        "description": "three nodes",
+        "matrix": np.eye(3),
+        "source": "nowhere",
+        "licence": "",
+        "features": np.ones((3, 2)),
+        "labels": [0, 1, 1],
+        "train": [0],
+    }
+    return LabelledGraph(**{**given, **changes})
+
+
+def test_a_graph_of_ones_own():
+    graph = own(val=np.array([False, True, False]), features=np.ones((3, 2), np.int8))
+    assert graph.val.tolist() == [1]
+    assert graph.test.tolist() == []
+    assert graph.features.dtype == np.float32
+    assert own().features.dtype == np.float64
+    assert graph.cite() == "own: nowhere"
+    assert "dense" in repr(graph)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "words"),
+    [
+        ({"matrix": np.ones((3, 2))}, ValueError, "square"),
+        ({"features": np.ones((2, 2))}, ValueError, "one row for each of the 3 nodes"),
+        ({"features": np.ones(3)}, ValueError, "one row for each"),
+        ({"features": np.full((3, 2), np.nan)}, ValueError, "NaN"),
+        ({"features": np.ones((3, 2)) * 1j}, TypeError, "real"),
+        ({"features": sparse.csr_array(np.ones((3, 2)) * 1j)}, TypeError, "real"),
+        ({"labels": [0.0, 1.0, 1.0]}, TypeError, "integers"),
+        ({"labels": [0, 1]}, ValueError, "one for each of the 3"),
+        ({"labels": [0, 1, -2]}, ValueError, "-2"),
+        ({"train": [0.5]}, TypeError, "node numbers"),
+        ({"train": np.array([True])}, ValueError, "mask of shape"),
+        ({"train": [-1]}, ValueError, "0 to 2"),
+        ({"train": [0], "test": [0]}, ValueError, "in train and in test"),
+    ],
+)
+def test_a_graph_that_does_not_fit(changes, error, words):
+    with pytest.raises(error, match=words):
+        own(**changes)
