@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pickle
 import threading
-import time
 import uuid
 import weakref
 from collections.abc import Callable, Coroutine, Sequence
@@ -19,9 +18,11 @@ from dtoolkit.cluster.launch import Launch
 from dtoolkit.cluster.link import WorkerGoneError
 from dtoolkit.cluster.local import LocalWorkers
 from dtoolkit.cluster.member import Member
+from dtoolkit.cluster.nodes import check_emulation, ranks_to_emulate
 from dtoolkit.cluster.remote import Remote
-from dtoolkit.cluster.view import MUSTER, View
+from dtoolkit.cluster.view import View
 from dtoolkit.cluster.wire import dump_call
+from dtoolkit.comm.network import Network
 from dtoolkit.comm.trace import Trace
 from dtoolkit.errors import WorkerLost
 
@@ -50,12 +51,17 @@ class Cluster(View):
         Network interface that local workers bind; by default the loopback.
     timeout : float or None
         Seconds that a launch may take where it does not say so itself.
+    emulate : Network, optional
+        Hold every message between workers back until this network would have delivered it, so that
+        a slower one can be felt on one machine; its ranks are the workers. Computing is as fast as
+        it is. Traces, cards and figures say "emulated".
 
     Attributes
     ----------
     trace : Trace
         What the ranks sent, over all launches since the last ``trace.clear()``.
     client : distributed.Client
+    emulate : Network or None
 
     Raises
     ------
@@ -83,10 +89,14 @@ class Cluster(View):
         device: str | None = None,
         interface: str | None = None,
         timeout: float | None = 600.0,
+        emulate: Network | None = None,
     ) -> None:
         check_arguments(workers, client, threads, device, timeout)
+        if emulate is not None:
+            workers = ranks_to_emulate(emulate, workers, client)
         self.timeout = timeout
-        self.trace = Trace(ranks=workers or 0)
+        self.emulate = emulate
+        self.trace = Trace(ranks=workers or 0, emulated="" if emulate is None else emulate.name)
         self._local: LocalWorkers | None = None
         if client is None:
             gpus = gpus_of(device)
@@ -107,13 +117,16 @@ class Cluster(View):
             scheduler=self._local.scheduler if self._local is not None else None,
             kill=self._local.kill if self._local is not None else None,
             trace=self.trace,
+            emulate=emulate,
         )
         # A cluster that is made again by the same notebook cell ends its predecessor.
         self._finalizer = weakref.finalize(self, _abandon, self._gang, self._local)
         self._finalizer.atexit = False  # Dask and the reaper see to that
-        if self._local is not None:
+        if self._local is not None or emulate is not None:
             try:
-                self._gang.ask(self._gang.roster.muster(time.perf_counter() + MUSTER), 60.0)
+                members = self.workers
+                if emulate is not None:
+                    check_emulation(emulate, members)
             except BaseException:
                 self.close()
                 raise
@@ -287,7 +300,8 @@ class Cluster(View):
             return "<Cluster: closed>"
         members = self._gang.members
         devices = ", ".join(sorted({m.device for m in members})) or "not looked at yet"
-        return f"<Cluster: {len(members)} ranks on {devices}; {self.status}>"
+        emulated = "" if self.emulate is None else f", emulated: {self.emulate.name}"
+        return f"<Cluster: {len(members)} ranks on {devices}{emulated}; {self.status}>"
 
     def _repr_html_(self) -> str:
         from dtoolkit.figures import cluster_card

@@ -23,9 +23,11 @@ from dtoolkit.cluster.launch import Launch
 from dtoolkit.cluster.link import Link, WorkerGoneError
 from dtoolkit.cluster.member import Member
 from dtoolkit.cluster.mesh import Assignment
+from dtoolkit.cluster.nodes import check_emulation
 from dtoolkit.cluster.remote import Remote, restore_lost
 from dtoolkit.cluster.roster import Roster
 from dtoolkit.cluster.wire import Reply
+from dtoolkit.comm.network import Network
 from dtoolkit.comm.trace import Trace
 from dtoolkit.errors import ClusterClosed, ClusterTooSmall, LaunchCancelled, LaunchTimeout
 
@@ -49,6 +51,8 @@ class Gang:
     kill : callable or None
         ``kill(pid)`` ends a worker of this machine for good; None to ask its nanny.
     trace : Trace
+    emulate : Network or None
+        The network by which messages between workers are held back.
 
     Attributes
     ----------
@@ -64,8 +68,10 @@ class Gang:
         scheduler: Any,
         kill: Callable[[int], None] | None,
         trace: Trace,
+        emulate: Network | None = None,
     ) -> None:
         self.client = client
+        self.emulate = emulate
         self.trace = trace
         self.topic = f"dtoolkit-{uuid.uuid4().hex[:12]}"
         self.closed = False
@@ -173,10 +179,15 @@ class Gang:
         ------
         WorkerGoneError
             The first member cannot host the group's store.
+        ValueError
+            The network to be emulated does not fit them.
         """
         addresses = tuple(m.address for m in members)
         gpus = {(m.host, m.gpu) for m in members}
         nccl = len(gpus) == len(members) and all(m.gpu for m in members)
+        if self.emulate is not None:
+            check_emulation(self.emulate, members)
+            nccl = False  # delays are laid on messages of the host
         if self._group is None or self._group[1] != addresses:
             self._group = None
             name = f"{self.topic}/{uuid.uuid4().hex[:8]}"
@@ -189,7 +200,9 @@ class Gang:
             self._group = (name, addresses, where)
         name, _, (host, port) = self._group
         return [
-            Assignment(name, rank, len(members), host, port, addresses, nccl, _FORMING)
+            Assignment(
+                name, rank, len(members), host, port, addresses, nccl, _FORMING, self.emulate
+            )
             for rank in range(len(members))
         ]
 

@@ -21,6 +21,9 @@ from torch.distributed import PrefixStore, ProcessGroupGloo, TCPStore
 
 from dtoolkit.cluster import sockets
 from dtoolkit.cluster.store import StoreClient
+from dtoolkit.comm.emulated import EmulatedTransport
+from dtoolkit.comm.network import Network
+from dtoolkit.comm.occupancy import Occupancy
 from dtoolkit.comm.pending import POLL, Interrupt, brief
 from dtoolkit.comm.threads import start_thread
 from dtoolkit.comm.transport import GlooTransport, NcclTransport, Transport
@@ -48,6 +51,8 @@ class Assignment:
         Each rank has a GPU of its own.
     timeout : float
         Seconds that forming may take.
+    emulate : Network or None
+        The network by which messages are held back.
     """
 
     name: str
@@ -58,6 +63,7 @@ class Assignment:
     addresses: tuple[str, ...]
     nccl: bool
     timeout: float
+    emulate: Network | None = None
 
 
 def open_tcp_store(host: str) -> TCPStore:
@@ -177,7 +183,24 @@ class Mesh:
             ports = [json.loads(self._store.get(f"ports/{r}")) for r in range(here.size)]
             self._ports.update(port for some in ports for port in some)
             self.listening = tuple(some[0] if some else -1 for some in ports)
-        return self._form(range(here.size), "all")
+        if here.emulate is None or here.size == 1:
+            return self._form(range(here.size), "all")
+        return self._form_emulated(here.emulate)
+
+    def _form_emulated(self, network: Network) -> Transport:
+        here = self.assignment
+        occupancy = Occupancy(network, here.name, here.rank)
+        try:
+            transport = self._form(range(here.size), "all")
+        except BaseException:
+            occupancy.forget()
+            raise
+        if not occupancy.gathered(here.size):
+            raise CommunicationError(
+                "the workers do not share a folder for temporary files, which an emulated network "
+                "needs: start them on one machine, in one container"
+            )
+        return EmulatedTransport(transport, occupancy, range(here.size))
 
     def _form(self, members: Sequence[int], name: str) -> Transport:
         """Form the group of `members` (ranks of the whole group, this one included)."""

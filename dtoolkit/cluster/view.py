@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from dtoolkit.cluster.gang import Gang
 from dtoolkit.cluster.link import WorkerGoneError
 from dtoolkit.cluster.member import Member
+from dtoolkit.cluster.nodes import nodes_of
 from dtoolkit.cluster.sockets import by_rank
+from dtoolkit.comm.network import Network
 from dtoolkit.errors import ClusterClosed, WorkerLost
 
 __all__ = ["MUSTER", "View"]
@@ -26,6 +28,7 @@ class View:
     """The part of a cluster that only looks."""
 
     client: Client
+    emulate: Network | None
     _gang: Gang
 
     @property
@@ -38,6 +41,17 @@ class View:
     def size(self) -> int:
         """Number of ranks."""
         return len(self.workers)
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """Node of each rank: workers of one host share a number, from 0 in order of ranks.
+
+        Of a cluster that emulates a network: the nodes of that network.
+        """
+        if self.emulate is not None:
+            self._check_open()
+            return tuple(int(node) for node in self.emulate.nodes)
+        return nodes_of(self.workers)
 
     @property
     def pids(self) -> list[int]:

@@ -17,7 +17,9 @@ __all__ = ["chrome_trace"]
 NAMED_PEERS = 16  # receivers that an event names; the rest are summed, or 1,000 ranks fill a file
 
 
-def chrome_trace(events: Sequence[Event], ranks: int, clock_error: float) -> dict[str, Any]:
+def chrome_trace(
+    events: Sequence[Event], ranks: int, clock_error: float, emulated: str = ""
+) -> dict[str, Any]:
     """Return events in the Chrome trace event format.
 
     Parameters
@@ -28,6 +30,8 @@ def chrome_trace(events: Sequence[Event], ranks: int, clock_error: float) -> dic
         Ranks of the cluster; each gets a thread, also without events.
     clock_error : float
         Seconds; written to ``otherData``.
+    emulated : str
+        The network that was emulated, if one was; written to ``otherData``.
 
     Returns
     -------
@@ -51,6 +55,7 @@ def chrome_trace(events: Sequence[Event], ranks: int, clock_error: float) -> dic
             "made_by": "dtoolkit",
             "first_event_seconds": float(origin),
             "clock_error_seconds": float(clock_error),
+            **({"emulated_network": emulated} if emulated else {}),
         },
     }
 

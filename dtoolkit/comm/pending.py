@@ -60,6 +60,10 @@ class Interrupt:
         if reason is not None:
             raise reason()
 
+    def sleep(self, seconds: float) -> bool:
+        """Sleep so long, or until there is a reason to stop; returns whether there is one."""
+        return self._told.wait(seconds)
+
     def broken(self, error: BaseException) -> CommunicationError | PeerLost:
         """What to raise where a connection broke; raises the reason if one comes in time."""
         self.broke = True
@@ -119,6 +123,20 @@ class Pending:
     def failed(self) -> bool:
         """Whether the messages ended in an error."""
         return self._error is not None
+
+    def join(self) -> None:
+        """Block until the messages have ended, whatever the interrupt says.
+
+        For threads that can be left behind. The operation's result is still to be made.
+
+        Raises
+        ------
+        Exception
+            What the messages ended in.
+        """
+        self._done.wait()
+        if self._error is not None:
+            raise self._error
 
     def wait(self) -> Any:
         """Block until done and return the operation's result.

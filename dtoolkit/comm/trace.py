@@ -55,22 +55,31 @@ class Trace:
         larger where events of a larger cluster are in the trace.
     clock_error : float, optional
         Bound of the error of ``start`` and ``end`` between ranks, in seconds (plus or minus).
+    emulated : str, optional
+        The network that was emulated while the events were measured; empty if none was.
 
     Attributes
     ----------
     ranks : int
     clock_error : float
+    emulated : str
     enabled : bool
         While False, :meth:`extend` drops what it is given: recording is off.
     """
 
     def __init__(
-        self, events: Iterable[Event] = (), *, ranks: int = 0, clock_error: float = 0.0
+        self,
+        events: Iterable[Event] = (),
+        *,
+        ranks: int = 0,
+        clock_error: float = 0.0,
+        emulated: str = "",
     ) -> None:
         if ranks < 0:
             raise ValueError(f"ranks must be 0 or more, got {ranks}")
         self.ranks = ranks
         self.clock_error = clock_error
+        self.emulated = emulated
         self.enabled = True
         self._events: list[Event] = list(events)
         self._lock = threading.Lock()
@@ -90,7 +99,7 @@ class Trace:
             self._events.extend(new)
 
     def clear(self) -> None:
-        """Forget all events; ``ranks``, ``clock_error`` and ``enabled`` stay."""
+        """Forget all events; everything else stays."""
         with self._lock:
             self._events.clear()
 
@@ -112,7 +121,7 @@ class Trace:
         launch: int | Iterable[int] | None = None,
         rank: int | Iterable[int] | None = None,
     ) -> Trace:
-        """Return a new trace of the events that fit, with the same ranks and clock error.
+        """Return a new trace of the events that fit, with the same ranks, error and network.
 
         Parameters
         ----------
@@ -132,7 +141,7 @@ class Trace:
             and (launches is None or event.launch in launches)
             and (ranks is None or event.rank in ranks)
         )
-        return Trace(kept, ranks=self.ranks, clock_error=self.clock_error)
+        return Trace(kept, ranks=self.ranks, clock_error=self.clock_error, emulated=self.emulated)
 
     def matrix(
         self,
@@ -219,7 +228,7 @@ class Trace:
             File to write; compressed with gzip if its name ends in ``.gz``. An existing file is
             replaced only once the new one is complete.
         """
-        write_trace(path, self.events, self.ranks, self.clock_error)
+        write_trace(path, self.events, self.ranks, self.clock_error, self.emulated)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Trace:
@@ -233,8 +242,8 @@ class Trace:
             The file is no trace, is of a newer version, or is damaged or cut short; the text says
             where.
         """
-        events, ranks, clock_error = read_trace(path)
-        return cls(events, ranks=ranks, clock_error=clock_error)
+        events, ranks, clock_error, emulated = read_trace(path)
+        return cls(events, ranks=ranks, clock_error=clock_error, emulated=emulated)
 
     def chrome(self) -> dict[str, Any]:
         """Return the trace in the Chrome trace event format, which Perfetto opens.
@@ -249,7 +258,7 @@ class Trace:
         dict
             ``traceEvents``, ``displayTimeUnit`` and ``otherData``; made of plain JSON types.
         """
-        return chrome_trace(self.events, self._size(), self.clock_error)
+        return chrome_trace(self.events, self._size(), self.clock_error, self.emulated)
 
     def save_chrome(self, path: str | os.PathLike[str]) -> None:
         """Write :meth:`chrome` as JSON (compressed if the name ends in ``.gz``) for Perfetto."""
@@ -265,10 +274,11 @@ class Trace:
     def __repr__(self) -> str:
         events = self.events
         span = max((e.end for e in events), default=0.0) - min((e.start for e in events), default=0)
-        off = "" if self.enabled else ", recording is off"
+        notes = f", emulated: {self.emulated}" if self.emulated else ""
+        notes += "" if self.enabled else ", recording is off"
         return (
             f"<Trace: {len(events):,} events on {self._size()} ranks, {self.total:,} bytes sent, "
-            f"{span * 1e3:,.3f} ms from first to last{off}>"
+            f"{span * 1e3:,.3f} ms from first to last{notes}>"
         )
 
     def _repr_html_(self) -> str:

@@ -19,7 +19,11 @@ VERSION = 1
 
 
 def write_trace(
-    path: str | os.PathLike[str], events: Sequence[Event], ranks: int, clock_error: float
+    path: str | os.PathLike[str],
+    events: Sequence[Event],
+    ranks: int,
+    clock_error: float,
+    emulated: str = "",
 ) -> None:
     """Write a trace to a file, compressed if its name ends in ``.gz``."""
     header = {
@@ -28,11 +32,12 @@ def write_trace(
         "ranks": int(ranks),
         "clock_error": float(clock_error),
         "events": len(events),
+        **({"emulated": emulated} if emulated else {}),
     }
     write_lines(path, (json.dumps(line) for line in (header, *map(_record, events))))
 
 
-def read_trace(path: str | os.PathLike[str]) -> tuple[list[Event], int, float]:
+def read_trace(path: str | os.PathLike[str]) -> tuple[list[Event], int, float, str]:
     """Read a file of :func:`write_trace`.
 
     Returns
@@ -41,6 +46,8 @@ def read_trace(path: str | os.PathLike[str]) -> tuple[list[Event], int, float]:
     ranks : int
     clock_error : float
         Seconds.
+    emulated : str
+        The network that was emulated; empty if none was.
 
     Raises
     ------
@@ -56,7 +63,7 @@ def read_trace(path: str | os.PathLike[str]) -> tuple[list[Event], int, float]:
             f"{name} is cut short: its header announces {header['events']} events and "
             f"{len(events)} are there"
         )
-    return events, header["ranks"], header["clock_error"]
+    return events, header["ranks"], header["clock_error"], header.get("emulated", "")
 
 
 def write_lines(path: str | os.PathLike[str], lines: Iterable[str]) -> None:
@@ -105,6 +112,8 @@ def _header(name: str, line: str) -> dict[str, Any]:
     whole = all(isinstance(header.get(key), int) for key in ("ranks", "events"))
     if not whole or header["ranks"] < 0 or not isinstance(header.get("clock_error"), int | float):
         raise ValueError(f"{name}, line 1: ranks, events or clock_error is missing or no number")
+    if not isinstance(header.get("emulated", ""), str):
+        raise ValueError(f"{name}, line 1: emulated is not the name of a network")
     return header
 
 

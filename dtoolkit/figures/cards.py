@@ -97,9 +97,12 @@ def trace_card(trace: Trace) -> str:
     """
     frame, matrix = trace.frame(), trace.matrix()
     ranks = len(matrix)
+    badge = "measured, emulated network" if trace.emulated else "measured"
+    network = [("emulated", trace.emulated)] if trace.emulated else []
     if not len(frame):
         state = "nothing recorded yet" if trace.enabled else "recording is off"
-        return card("Trace", f"0 events on {plural(ranks, 'rank')}: {state}", badge="measured")
+        heading = f"0 events on {plural(ranks, 'rank')}: {state}"
+        return card("Trace", heading, facts(network), badge=badge)
     span = float(frame["end"].max() - frame["start"].min())
     total, largest = int(matrix.sum()), int(matrix.max(initial=0))
     about = facts(
@@ -112,6 +115,7 @@ def trace_card(trace: Trace) -> str:
             ("largest pair", bytes_text(largest)),
             ("first to last", seconds_text(span)),
             ("clocks agree to", f"±{seconds_text(trace.clock_error)}"),
+            *network,
         ]
     )
     operations = _main_operations(frame)
@@ -141,7 +145,7 @@ def trace_card(trace: Trace) -> str:
             + ("a rank" if ranks <= svg.MAX_LANES else f"for {ranks / svg.MAX_LANES:.3g} ranks"),
             legend(colours),
         ),
-        badge="measured",
+        badge=badge,
     )
 
 

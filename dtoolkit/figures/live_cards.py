@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from html import escape
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,8 +31,8 @@ def cluster_card(cluster: Cluster) -> str:
     cluster : Cluster
         Or any object with ``workers`` (each with ``rank``, ``address``, ``host``, ``device``,
         ``threads``, ``memory`` (limit, bytes), ``pid``), ``dashboard`` (address, or empty),
-        ``status`` (in words), and ``held`` (bytes by rank). Of a closed one only ``status``, which
-        is "closed", is read.
+        ``status`` (in words), ``held`` (bytes by rank), and ``emulate`` (a network, or None; it may
+        be absent). Of a closed one only ``status``, which is "closed", is read.
 
     Returns
     -------
@@ -64,6 +65,9 @@ def cluster_card(cluster: Cluster) -> str:
             caption=caption,
         )
     ]
+    emulated = getattr(cluster, "emulate", None)
+    if emulated is not None:
+        pieces.append(f"<div>messages between workers are emulated: {escape(emulated.name)}</div>")
     if cluster.dashboard:
         pieces.append(f"<div>dashboard: {link(str(cluster.dashboard))}</div>")
     heading = f"{plural(len(workers), 'worker')}, {bytes_text(sum(held))} held"

@@ -42,7 +42,8 @@ def timeline(trace: Trace, *, mode: Mode = "auto") -> go.Figure:
     plotly.graph_objects.Figure
         Milliseconds from the first event on x, ranks on y, downwards. One trace an operation, drawn
         as thick lines with gaps: 20,000 events are no burden, as bars they would be. Times are
-        measured; the subtitle says how far the clocks of two ranks may be apart.
+        measured, and the title says so where a network was emulated meanwhile; the subtitle says
+        how far the clocks of two ranks may be apart.
     """
     frame = trace.frame()
     ranks = max(trace.ranks, int(frame["rank"].max()) + 1 if len(frame) else 0)
@@ -56,8 +57,11 @@ def timeline(trace: Trace, *, mode: Mode = "auto") -> go.Figure:
     ]
     span = float(frame["end"].max()) - origin if len(frame) else 0.0
     total = int(frame["bytes_sent"].sum())
-    text = f"Measured timeline: {plural(len(frame), 'event')} in {seconds_text(span)}"
+    word = "Emulated network, measured timeline" if trace.emulated else "Measured timeline"
+    text = f"{word}: {plural(len(frame), 'event')} in {seconds_text(span)}"
     error = f"clocks of the ranks agree within ±{seconds_text(trace.clock_error)}"
+    if trace.emulated:
+        error += f"; emulated: {trace.emulated}"
     return go.Figure(
         data=data,
         layout=base_layout(

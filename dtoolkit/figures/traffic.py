@@ -61,7 +61,8 @@ def traffic(
     -------
     plotly.graph_objects.Figure
         Source rank on y, target rank on x. Above 256 ranks neighbours are summed into 256 bins; up
-        to 16 ranks the cells carry their numbers. The title has the total and the largest pair.
+        to 16 ranks the cells carry their numbers. The title has the total and the largest pair, and
+        says where a network was emulated.
 
     Raises
     ------
@@ -79,6 +80,10 @@ def traffic(
     if len(cells) < ranks:
         subtitle += f"; a cell sums {ranks / len(cells):.3g} × {ranks / len(cells):.3g} ranks"
     word = f"{word} traffic" if word else "Traffic"
+    emulated = getattr(source, "emulated", "")
+    if emulated:
+        word = f"Emulated network, {word[0].lower()}{word[1:]}"
+        subtitle += f"; emulated: {emulated}"
     return go.Figure(
         data=[_heatmap(cells, ranks, unit)],
         layout=base_layout(
