@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dtoolkit.comm.amounts import bandwidth_text, plural, seconds_text
 from dtoolkit.comm.dimension import count
-from dtoolkit.comm.units import bandwidth_text, seconds_text, size
+from dtoolkit.comm.units import size
 
 if TYPE_CHECKING:
     from dtoolkit.comm.network import Network
@@ -52,27 +53,24 @@ def with_ranks(network: Network, ranks: int) -> Network:
 
 def name(network: Network) -> str:
     """Name a network in a few words."""
-    ranks = f"{network.ranks:,} rank{'s' * (network.ranks != 1)}"
+    ranks = plural(network.ranks, "rank")
     if network.table is not None:
-        hosts = len(network.table.host_capacity)
-        return f"measured, {ranks} on {hosts:,} host{'s' * (hosts != 1)}"
+        return f"measured, {ranks} on {plural(len(network.table.host_capacity), 'host')}"
+    speeds = [f"{bandwidth_text(d.bandwidth)}{_late(d.latency)}" for d in network.dimensions]
     if network.kind == "flat":
-        (one,) = network.dimensions
-        return f"flat, {ranks} at {bandwidth_text(one.bandwidth)}{_late(one.latency)}"
+        return f"flat, {ranks} at {speeds[0]}"
     if network.kind == "two-tier":
         inner, outer = network.dimensions
         shared = ""
         if network.node_bandwidth != inner.ranks * outer.bandwidth:
             shared = f", {bandwidth_text(network.node_bandwidth or 0)} a node"
         return (
-            f"two-tier, {outer.ranks:,} node{'s' * (outer.ranks != 1)} × {inner.ranks:,} "
-            f"rank{'s' * (inner.ranks != 1)}: {bandwidth_text(inner.bandwidth)}"
-            f"{_late(inner.latency)} inside, {bandwidth_text(outer.bandwidth)}"
-            f"{_late(outer.latency)} between nodes{shared}"
+            f"two-tier, {plural(outer.ranks, 'node')} × {plural(inner.ranks, 'rank')}: "
+            f"{speeds[0]} inside, {speeds[1]} between nodes{shared}"
         )
     parts = [
-        f"{d.kind} {d.ranks:,} at {bandwidth_text(d.bandwidth)}{_late(d.latency)}"
-        for d in network.dimensions
+        f"{d.kind} {d.ranks:,} at {speed}"
+        for d, speed in zip(network.dimensions, speeds, strict=True)
     ]
     return f"{len(parts)}D, {ranks}: {' × '.join(parts)}"
 

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from dtoolkit.comm.amounts import bandwidth_text, bytes_text, plural, seconds_text
 from dtoolkit.comm.links import Links
 from dtoolkit.comm.network import Network
 from dtoolkit.comm.traffic import Phase, Traffic
-from dtoolkit.comm.units import bandwidth_text, bytes_text, seconds_text
 
 if TYPE_CHECKING:
     from dtoolkit.comm.trace import Trace
@@ -258,7 +258,7 @@ def _link_words(step: PhaseTime) -> str:
     if links.latency[index] > 0.01 * busy[index]:
         words += f" and {seconds_text(float(links.latency[index]))} latency"
     alike = int((busy >= busy[index] * (1 - ALIKE)).sum()) - 1
-    return words + (f" ({alike:,} more {links.owner}s are as busy)" if alike else "")
+    return words + (f" (as busy: {plural(alike, f'more {links.owner}')})" if alike else "")
 
 
 def _link_frame(step: PhaseTime) -> pd.DataFrame:

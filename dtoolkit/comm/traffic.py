@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dtoolkit.comm.amounts import bytes_text, plural
 from dtoolkit.comm.event import Event
 from dtoolkit.comm.links import byte_matrix
 from dtoolkit.comm.rates import dtype_name
-from dtoolkit.comm.units import bytes_text
 
 __all__ = ["Phase", "Traffic", "of_events"]
 
@@ -65,7 +65,8 @@ class Phase:
         return len(self.sent)
 
     def __repr__(self) -> str:
-        return f"<Phase {self.name!r}: {bytes_text(int(self.sent.sum()))} on {self.ranks:,} ranks>"
+        moved = bytes_text(int(self.sent.sum()))
+        return f"<Phase {self.name!r}: {moved} on {plural(self.ranks, 'rank')}>"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -122,10 +123,9 @@ class Traffic:
         return sum(int(phase.sent.sum()) for phase in self.phases)
 
     def __repr__(self) -> str:
-        count = len(self.phases)
         return (
             f"<Traffic{f' of {self.label}' if self.label else ''}: {bytes_text(self.total)} in "
-            f"{count:,} phase{'s' * (count != 1)} on {self.ranks:,} ranks>"
+            f"{plural(len(self.phases), 'phase')} on {plural(self.ranks, 'rank')}>"
         )
 
 

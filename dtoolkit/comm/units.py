@@ -1,4 +1,4 @@
-"""Bandwidths, times and sizes with their units: read from text, and written for people.
+"""Bandwidths, times and sizes, read from numbers and from text with a unit.
 
 Numbers are bytes a second, seconds and bytes. Text carries its unit: ``"50GB/s"`` and ``"400Gb/s"``
 are the same bandwidth, because ``B`` is a byte and ``b`` a bit, ``"5us"`` is a time and ``"64MiB"``
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["bandwidth", "bandwidth_text", "bytes_text", "seconds", "seconds_text", "size"]
+__all__ = ["bandwidth", "seconds", "size"]
 
 _PREFIXES = ("", "k", "m", "g", "t", "p")
 _TIMES = {
@@ -147,60 +147,6 @@ def size(value: Any, name: str = "size") -> int:
     return int(exact)
 
 
-def bytes_text(count: float) -> str:
-    """Write a number of bytes in decimal units (1 kB = 1,000 bytes), with three digits.
-
-    Examples
-    --------
-    >>> bytes_text(999), bytes_text(65_536)
-    ('999 B', '65.5 kB')
-    """
-    value, power = float(count), 0
-    if abs(value) < 999.5:
-        return f"{value:,.0f} B"
-    units = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
-    while abs(value) >= 999.5 and power < len(units) - 1:
-        value /= 1000
-        power += 1
-    return f"{_three(value)} {units[power]}"
-
-
-def bandwidth_text(value: float) -> str:
-    """Write a bandwidth in decimal bytes a second, with three digits.
-
-    Examples
-    --------
-    >>> bandwidth_text(50e9)
-    '50 GB/s'
-    """
-    return f"{bytes_text(value)}/s" if value >= 10 else f"{_three(value)} B/s"
-
-
-def seconds_text(value: float) -> str:
-    """Write a time in ns, µs, ms, s, min or h, with three digits.
-
-    Examples
-    --------
-    >>> seconds_text(0.0123), seconds_text(90)
-    ('12.3 ms', '1.5 min')
-    """
-    length = abs(value)
-    if not math.isfinite(length):
-        return str(value)
-    if length == 0:
-        return "0 s"
-    for limit, scale, unit in (
-        (999.5e-9, 1e9, "ns"),
-        (999.5e-6, 1e6, "µs"),
-        (999.5e-3, 1e3, "ms"),
-        (60, 1, "s"),
-        (3600, 1 / 60, "min"),
-    ):
-        if length < limit:
-            return f"{_three(value * scale)} {unit}"
-    return f"{_three(value / 3600)} h"
-
-
 def _number(value: Any, name: str, wanted: str) -> float:
     """Return a number that came as one."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, Real | Decimal | np.number):
@@ -254,8 +200,3 @@ def _says_bytes(unit: str) -> bool:
 
 def _kind(value: Any) -> str:
     return "None" if value is None else f"of type {type(value).__name__}"
-
-
-def _three(value: float) -> str:
-    """Write three significant digits without an exponent and without trailing zeros."""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -1,4 +1,4 @@
-"""Colours, layout defaults, and numbers with their units, shared by all figures and cards.
+"""Colours and layout defaults, shared by all figures and cards, and numbers with their units.
 
 Categories are drawn in Okabe and Ito's palette (M. Okabe and K. Ito, "Color Universal Design",
 2008), without its black and its yellow, one of which vanishes on every background. Amounts are
@@ -9,10 +9,11 @@ white and from black.
 
 from __future__ import annotations
 
-import math
 from typing import Any, Literal
 
 import numpy as np
+
+from dtoolkit.comm.amounts import bytes_text, count_text, plural, seconds_text
 
 __all__ = [
     "CATEGORIES",
@@ -135,76 +136,6 @@ def ink_on(colour: str) -> str:
     r, g, b = (c / 255 for c in _rgb(colour))
     luminance = 0.2126 * r**2.2 + 0.7152 * g**2.2 + 0.0722 * b**2.2
     return "#000000" if luminance > 0.18 else "#ffffff"
-
-
-def count_text(count: float, unit: str = "") -> str:
-    """Write a count: whole up to 99,999, and then with three digits and k, M, G, T.
-
-    Examples
-    --------
-    >>> count_text(12345, "rows"), count_text(1_234_567)
-    ('12,345 rows', '1.23 M')
-    """
-    text = f"{count:,.0f}" if abs(count) < 99_999.5 else _scaled(count, ("", "k", "M", "G", "T"))
-    return f"{text} {unit}".strip()
-
-
-def bytes_text(count: float) -> str:
-    """Write a number of bytes in decimal units (1 kB = 1,000 bytes), with three digits.
-
-    Examples
-    --------
-    >>> bytes_text(999), bytes_text(65_536)
-    ('999 B', '65.5 kB')
-    """
-    if abs(count) < 999.5:
-        return f"{count:,.0f} B"
-    return _scaled(count, ("B", "kB", "MB", "GB", "TB", "PB", "EB"))
-
-
-def seconds_text(seconds: float) -> str:
-    """Write a time in ns, µs, ms, s, min or h, with three digits.
-
-    Examples
-    --------
-    >>> seconds_text(0.0123), seconds_text(90)
-    ('12.3 ms', '1.5 min')
-    """
-    size = abs(seconds)
-    if not math.isfinite(size):
-        return str(seconds)
-    if size == 0:
-        return "0 s"
-    for limit, scale, unit in (
-        (999.5e-9, 1e9, "ns"),
-        (999.5e-6, 1e6, "µs"),
-        (999.5e-3, 1e3, "ms"),
-        (60, 1, "s"),
-        (3600, 1 / 60, "min"),
-    ):
-        if size < limit:
-            return f"{_three(seconds * scale)} {unit}"
-    return f"{_three(seconds / 3600)} h"
-
-
-def plural(count: int, noun: str, many: str = "") -> str:
-    """Write a count with its noun: ``1 row``, ``2 rows``."""
-    return count_text(count, noun if count == 1 else many or noun + "s")
-
-
-def _scaled(value: float, units: tuple[str, ...]) -> str:
-    power = 0
-    while abs(value) >= 999.5 and power < len(units) - 1:
-        value /= 1000
-        power += 1
-    return f"{_three(value)} {units[power]}"
-
-
-def _three(value: float) -> str:
-    """Write three significant digits without an exponent and without trailing zeros."""
-    if abs(value) >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
 
 
 def _rgb(colour: str) -> tuple[int, int, int]:
