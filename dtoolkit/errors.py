@@ -20,6 +20,7 @@ __all__ = [
     "LayoutError",
     "MatrixFormatError",
     "MessageMismatch",
+    "MissingPackage",
     "PeerLost",
     "PlanError",
     "RankError",
@@ -188,6 +189,25 @@ class PeerLost(DtoolkitError):
 
 class ShardLost(DtoolkitError):
     """A shard was on a worker that is gone, and its array does not know how to make it again."""
+
+
+class MissingPackage(DtoolkitError, ImportError):
+    """An optional package is not installed.
+
+    Attributes
+    ----------
+    package : str
+        Name of the module that could not be imported.
+    extra : str
+        The extra of dtoolkit that brings it.
+    """
+
+    def __init__(self, package: str, *, extra: str, purpose: str) -> None:
+        self.package = package
+        self.extra = extra
+        super().__init__(
+            f'{purpose} needs {package}, which is not installed: pip install "dtoolkit[{extra}]"'
+        )
 
 
 class LayoutError(DtoolkitError, ValueError):

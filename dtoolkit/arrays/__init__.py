@@ -1,5 +1,6 @@
 """What is laid out: layouts, dense and sparse arrays over the ranks."""
 
+from dtoolkit.arrays import partitioners
 from dtoolkit.arrays.array import RedistributionWarning
 from dtoolkit.arrays.creation import arange, empty, full, ones, random, standard_normal, zeros
 from dtoolkit.arrays.dense import DistDense
@@ -22,6 +23,7 @@ __all__ = [
     "full",
     "moved_bytes",
     "ones",
+    "partitioners",
     "random",
     "standard_normal",
     "stream",

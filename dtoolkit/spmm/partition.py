@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -10,9 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from dtoolkit.arrays.layout import Layout, as_layout
+from dtoolkit.arrays.partitioners import Partitioner, PartitionWarning, by_name
 from dtoolkit.errors import LayoutError, PlanError
 
-__all__ = ["Partition", "column_layout", "row_layout"]
+__all__ = ["Partition", "check_parts", "column_layout", "partition_name", "row_layout"]
 
 #: What ``partition=`` accepts: a name, a layout, a part vector, or a function that makes one.
 Partition = str | Layout | ArrayLike | Callable[[sparse.csr_array, int], ArrayLike | Layout]
@@ -24,8 +26,8 @@ def row_layout(partition: Partition, A: sparse.csr_array, parts: int) -> Layout:
     Parameters
     ----------
     partition : str, Layout, array of int or callable
-        ``"block"``, ``"cyclic"``, a layout, a part vector, or ``partition(A, parts)`` that returns
-        one of the latter two; it gets A as canonical CSR.
+        A name of :data:`dtoolkit.arrays.partitioners.NAMES`, a layout, a part vector, or
+        ``partition(A, parts)`` that returns one of the latter two; it gets A as canonical CSR.
     A : csr_array
     parts : int
 
@@ -33,20 +35,59 @@ def row_layout(partition: Partition, A: sparse.csr_array, parts: int) -> Layout:
     ------
     LayoutError
         If it is unknown or does not fit; for a callable, naming it.
+    MissingPackage
+        If the partitioner stands on a package that is not installed.
+
+    Warns
+    -----
+    PartitionWarning
+        If a callable leaves a part empty though there are as many rows as parts.
     """
-    return _layout(partition, A, A.shape[0], parts, "partition")
+    return _layout(_named(partition, "partition"), A, A.shape[0], parts, "partition")
 
 
 def column_layout(
-    columns: Partition | None, A: sparse.csr_array, parts: int, rows: Layout
+    columns: Partition | None,
+    A: sparse.csr_array,
+    parts: int,
+    rows: Layout,
+    partition: Partition = "block",
 ) -> Layout:
     """Layout of the columns of A, which is that of the rows of B.
 
-    By default that of A's rows where A is square, else blocks.
+    Parameters
+    ----------
+    columns : str, Layout, array of int, callable, or None
+        As for the rows. None: that of A's rows where A is square; else what the partitioner of the
+        rows has to say (``partition.columns(A, rows)``), if it has, else blocks. A name, or a
+        partitioner of dtoolkit, partitions the rows of A.T; any other callable is called with A.
+    A : csr_array
+    parts : int
+    rows : Layout
+        Of the rows.
+    partition : str, Layout, array of int or callable
+        What gave the rows their layout.
     """
-    if columns is None:
-        return rows if A.shape[0] == A.shape[1] else Layout.block(A.shape[1], parts)
-    return _layout(columns, A, A.shape[1], parts, "columns")
+    if columns is not None:
+        spec = _named(columns, "columns")
+        seen = sparse.csr_array(A.T) if isinstance(spec, Partitioner) else A
+        return _layout(spec, seen, A.shape[1], parts, "columns")
+    if A.shape[0] == A.shape[1]:
+        return rows
+    spec = _named(partition, "partition")
+    method = getattr(spec, "columns", None)
+    if not callable(spec) or not callable(method):
+        return Layout.block(A.shape[1], parts)
+    return _checked(method(A, rows), A.shape[1], parts, f"partition={_name(spec)}.columns")
+
+
+def partition_name(partition: Partition) -> str:
+    """What to call a partition in a table: its name, or what it is."""
+    if isinstance(partition, str):
+        return partition
+    if isinstance(partition, Layout):
+        return partition.kind
+    return _name(partition) if callable(partition) else "part vector"
 
 
 def check_parts(parts: object) -> int:
@@ -56,11 +97,30 @@ def check_parts(parts: object) -> int:
     raise PlanError(f"parts={parts!r}: wanted the number of ranks, an integer of at least 1")
 
 
+def _named(spec: Partition, argument: str) -> Partition:
+    """Look a name up; regular layouts stay formulas, which cost nothing."""
+    if isinstance(spec, str) and spec not in ("block", "cyclic"):
+        return by_name(spec, argument=argument)
+    return spec
+
+
 def _layout(spec: Partition, A: sparse.csr_array, n: int, parts: int, name: str) -> Layout:
     if not callable(spec):
         return as_layout(spec, n, parts, name=name)
-    who = f"{name}={getattr(spec, '__name__', type(spec).__name__)}"
-    result: Any = spec(A, parts)
+    layout = _checked(spec(A, parts), n, parts, f"{name}={_name(spec)}")
+    empty = int((layout.sizes == 0).sum())
+    if empty and n >= parts:
+        warnings.warn(
+            f"{name}={_name(spec)} left {empty:,} of {parts:,} parts without rows, though there "
+            f"are {n:,}: their ranks will have nothing to do",
+            PartitionWarning,
+            stacklevel=4,
+        )
+    return layout
+
+
+def _checked(result: Any, n: int, parts: int, who: str) -> Layout:
+    """Make a layout of what a callable returned."""
     if isinstance(result, Layout):
         return as_layout(result, n, parts, name=who)
     owners: NDArray[Any] = np.asarray(result)
@@ -72,3 +132,9 @@ def _layout(spec: Partition, A: sparse.csr_array, n: int, parts: int, name: str)
         return as_layout(owners, n, parts, name=who)
     except LayoutError as error:
         raise LayoutError(f"{who} returned no part vector: {error}") from None
+
+
+def _name(spec: Any) -> str:
+    if isinstance(spec, Partitioner):
+        return spec.name
+    return getattr(spec, "__name__", type(spec).__name__)
