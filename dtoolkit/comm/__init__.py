@@ -2,9 +2,13 @@
 
 from dtoolkit.comm.communicator import Communicator
 from dtoolkit.comm.dimension import Dimension
+from dtoolkit.comm.grid_reduce import all_reduce_scheduled, grid_groups
 from dtoolkit.comm.network import Network
 from dtoolkit.comm.pending import Pending
 from dtoolkit.comm.prediction import Prediction, predict
+from dtoolkit.comm.schedules import Schedule, schedule
+from dtoolkit.comm.simulation import Simulation, simulate
+from dtoolkit.comm.topologies import topology
 from dtoolkit.comm.trace import Event, Trace
 from dtoolkit.comm.traffic import Phase, Traffic
 
@@ -16,7 +20,14 @@ __all__ = [
     "Pending",
     "Phase",
     "Prediction",
+    "Schedule",
+    "Simulation",
     "Trace",
     "Traffic",
+    "all_reduce_scheduled",
+    "grid_groups",
     "predict",
+    "schedule",
+    "simulate",
+    "topology",
 ]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 from typing import Any
 
@@ -22,13 +22,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dtoolkit.comm import units
+from dtoolkit.comm.amounts import bytes_text, seconds_text
 from dtoolkit.comm.exact import rational, whole
 from dtoolkit.comm.network import Dimension, Network
 from dtoolkit.comm.queueing import Queues, Work, check_order
 from dtoolkit.comm.schedules import Schedule, dimensions_of, schedule
 from dtoolkit.comm.themis import OPERATIONS, Policy, cite
 
-__all__ = ["Simulation", "simulate", "stage_seconds", "steps"]
+__all__ = ["Simulation", "call_order", "simulate", "stage_seconds", "steps"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -70,7 +71,7 @@ class Simulation:
 
         Dimensions weigh by their bandwidth. It is the ideal's time over this time.
         """
-        return self.ideal / self.time if self.time else 0.0
+        return min(1.0, self.ideal / self.time) if self.time else 0.0
 
     @cached_property
     def ideal(self) -> float:
@@ -115,7 +116,7 @@ class Simulation:
         shape = " x ".join(str(d.ranks) for d in self.dimensions)
         queue = "" if self.policy == "ideal" else f", {self.order.upper()}"
         return (
-            f"{self.operation.replace('_', '-')} of {units.bytes_text(self.size)} on {shape} "
+            f"{self.operation.replace('_', '-')} of {bytes_text(self.size)} on {shape} "
             f"ranks, {self.policy}{queue}"
         )
 
@@ -128,7 +129,7 @@ class Simulation:
         latency = "" if self.latency else ", without latency"
         return (
             f"<Simulation (modelled): {self.name}{chunks}{latency}: "
-            f"{units.seconds_text(self.time)}, {self.utilisation:.1%} of the bandwidth used>"
+            f"{seconds_text(self.time)}, {self.utilisation:.1%} of the bandwidth used>"
         )
 
     def _repr_html_(self) -> str:
@@ -223,13 +224,41 @@ def stage_seconds(dimension: Dimension, nbytes: Fraction, *, latency: bool) -> F
     return wire + steps(dimension) * rational(dimension.latency) if latency else wire
 
 
+@lru_cache(maxsize=64)
+def call_order(plan: Schedule, order: str = "fifo") -> tuple[tuple[int, int], ...]:
+    """In what order stages begin in the model without latency: (chunk, number of its stage).
+
+    It does not depend on the size, and keeps a chunk's stages in their order: ranks that all make
+    their calls in this order cannot wait for each other in a circle.
+    """
+    queues, _ = _served(plan, plan.dimensions, Fraction(1), order, latency=False)
+    return tuple((s.job, s.stage) for s in queues.served)
+
+
 def _run(
     plan: Schedule, dimensions: tuple[Dimension, ...], size: int, order: str, latency: bool
 ) -> tuple[float, pd.DataFrame]:
     """Serve all chunks, which are there from the beginning."""
+    each = Fraction(size, plan.chunks)
+    queues, unit = _served(plan, dimensions, each, order, latency)
+    said = [plan.stages(s.job)[s.stage] for s in queues.served]
+    bars = _frame(
+        chunk=[s.job for s in queues.served],
+        dimension=[stage.dimension for stage in said],
+        operation=[stage.operation for stage in said],
+        start=[float(s.start * unit) for s in queues.served],
+        end=[float(s.end * unit) for s in queues.served],
+        nbytes=[float(stage.moved * each) for stage in said],
+    )
+    return float(max(queues.ended.values()) * unit), bars
+
+
+def _served(
+    plan: Schedule, dimensions: tuple[Dimension, ...], each: Fraction, order: str, latency: bool
+) -> tuple[Queues, Fraction]:
+    """Run the queues for chunks of `each` bytes; returns them, and the seconds of their unit."""
     stages = [plan.stages(chunk) for chunk in range(plan.chunks)]
     kinds = sorted({(s.dimension, s.moved) for one in stages for s in one})
-    each = Fraction(size, plan.chunks)
     lasts = [stage_seconds(dimensions[k], moved * each, latency=latency) for k, moved in kinds]
     durations, unit = whole(lasts)
     amounts, _ = whole([moved for _, moved in kinds])
@@ -241,16 +270,7 @@ def _run(
     for one in stages:
         queues.submit([work[s.dimension, s.moved] for s in one])
     queues.run()
-    said = [stages[s.job][s.stage] for s in queues.served]
-    bars = _frame(
-        chunk=[s.job for s in queues.served],
-        dimension=[stage.dimension for stage in said],
-        operation=[stage.operation for stage in said],
-        start=[float(s.start * unit) for s in queues.served],
-        end=[float(s.end * unit) for s in queues.served],
-        nbytes=[float(stage.moved * each) for stage in said],
-    )
-    return float(max(queues.ended.values()) * unit), bars
+    return queues, unit
 
 
 def _ideal(

@@ -5,6 +5,7 @@ cards say what is planned and what is measured, work without a network, and read
 """
 
 from dtoolkit.figures.cards import array_card, cluster_card, layout_card, plan_card, trace_card
+from dtoolkit.figures.gantt import schedule
 from dtoolkit.figures.pattern import pattern
 from dtoolkit.figures.timeline import timeline
 from dtoolkit.figures.traffic import compare, traffic
@@ -16,6 +17,7 @@ __all__ = [
     "layout_card",
     "pattern",
     "plan_card",
+    "schedule",
     "timeline",
     "trace_card",
     "traffic",
