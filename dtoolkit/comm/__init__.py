@@ -3,6 +3,7 @@
 from dtoolkit.comm.communicator import Communicator
 from dtoolkit.comm.dimension import Dimension
 from dtoolkit.comm.grid_reduce import all_reduce_scheduled, grid_groups
+from dtoolkit.comm.iterations import Iteration, iteration, iteration_gains
 from dtoolkit.comm.network import Network
 from dtoolkit.comm.pending import Pending
 from dtoolkit.comm.prediction import Prediction, predict
@@ -16,6 +17,7 @@ __all__ = [
     "Communicator",
     "Dimension",
     "Event",
+    "Iteration",
     "Network",
     "Pending",
     "Phase",
@@ -26,6 +28,8 @@ __all__ = [
     "Traffic",
     "all_reduce_scheduled",
     "grid_groups",
+    "iteration",
+    "iteration_gains",
     "predict",
     "schedule",
     "simulate",

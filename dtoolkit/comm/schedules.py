@@ -29,7 +29,7 @@ from dtoolkit.comm.exact import rational
 from dtoolkit.comm.network import Dimension, Network
 from dtoolkit.comm.themis import OPERATIONS, Policy, chosen, cite
 
-__all__ = ["Schedule", "Stage", "dimensions_of", "schedule"]
+__all__ = ["Schedule", "Stage", "check_chunks", "dimensions_of", "schedule"]
 
 _VERSION = 1
 
@@ -237,8 +237,7 @@ def schedule(
     """
     if operation not in OPERATIONS:
         raise ValueError(f"operation must be one of {', '.join(OPERATIONS)}; got {operation!r}")
-    if isinstance(chunks, bool) or not isinstance(chunks, int | np.integer) or chunks < 1:
-        raise ValueError(f"chunks must be a whole number of at least 1, got {chunks!r}")
+    check_chunks(chunks)
     dimensions = dimensions_of(network)
     choice = chosen(policy)
     half = "all_gather" if operation == "all_gather" else "reduce_scatter"
@@ -246,6 +245,17 @@ def schedule(
     if len(orders) != chunks:
         raise ValueError(f"policy {choice.name!r} gave {len(orders)} orders for {chunks} chunks")
     return Schedule(dimensions, orders, operation, choice.name)
+
+
+def check_chunks(chunks: int) -> None:
+    """Refuse what is no number of chunks.
+
+    Raises
+    ------
+    ValueError
+    """
+    if isinstance(chunks, bool) or not isinstance(chunks, int | np.integer) or chunks < 1:
+        raise ValueError(f"chunks must be a whole number of at least 1, got {chunks!r}")
 
 
 def dimensions_of(network: Network) -> tuple[Dimension, ...]:

@@ -26,10 +26,17 @@ from dtoolkit.comm.amounts import bytes_text, seconds_text
 from dtoolkit.comm.exact import rational, whole
 from dtoolkit.comm.network import Dimension, Network
 from dtoolkit.comm.queueing import Queues, Work, check_order
-from dtoolkit.comm.schedules import Schedule, dimensions_of, schedule
+from dtoolkit.comm.schedules import Schedule, check_chunks, dimensions_of, schedule
 from dtoolkit.comm.themis import OPERATIONS, Policy, cite
 
-__all__ = ["Simulation", "call_order", "simulate", "stage_seconds", "steps"]
+__all__ = [
+    "Simulation",
+    "call_order",
+    "dimension_table",
+    "simulate",
+    "stage_seconds",
+    "steps",
+]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -78,37 +85,18 @@ class Simulation:
         """Seconds if all bandwidth were in use all the time; a bound that ignores latency."""
         return float(_ideal_seconds(self.dimensions, self.size, self.operation))
 
-    @cached_property
+    @property
     def bytes_sent(self) -> NDArray[np.float64]:
         """Bytes that each rank sends in each dimension."""
-        sent = np.zeros(len(self.dimensions))
-        np.add.at(sent, self.bars["dimension"].to_numpy(), self.bars["bytes"].to_numpy())
-        return sent
+        return self.by_dimension["bytes"].to_numpy()
 
     @cached_property
     def by_dimension(self) -> pd.DataFrame:
-        """One row a dimension: kind, ranks, bandwidth, bytes, busy (seconds), utilisation.
+        """One row a dimension: dimension, kind, ranks, bandwidth, bytes, busy, utilisation.
 
-        Busy counts latencies; utilisation is bytes over what the bandwidth could have moved.
+        Busy seconds count latencies; utilisation is bytes over what the bandwidth could have moved.
         """
-        busy = np.zeros(len(self.dimensions))
-        lasted = (self.bars["end"] - self.bars["start"]).to_numpy()
-        np.add.at(busy, self.bars["dimension"].to_numpy(), lasted)
-        bandwidth = np.array([d.bandwidth for d in self.dimensions])
-        could = bandwidth * self.time
-        return pd.DataFrame(
-            {
-                "dimension": np.arange(len(self.dimensions)),
-                "kind": [d.kind for d in self.dimensions],
-                "ranks": [d.ranks for d in self.dimensions],
-                "bandwidth": bandwidth,
-                "bytes": self.bytes_sent,
-                "busy": busy,
-                "utilisation": np.divide(
-                    self.bytes_sent, could, out=np.zeros_like(could), where=could > 0
-                ),
-            }
-        )
+        return dimension_table(self.dimensions, self.bars, self.time)
 
     @property
     def name(self) -> str:
@@ -190,6 +178,7 @@ def simulate(
     dimensions = dimensions_of(network)
     amount = units.size(size, "size")
     check_order(order)
+    check_chunks(chunks)
     if not isinstance(latency, bool | np.bool_):
         raise ValueError(f"latency must be True or False, got {latency!r}")
     if operation not in OPERATIONS:
@@ -205,6 +194,29 @@ def simulate(
         dimensions, amount, operation, plan.policy, order, plan.chunks, bool(latency), time, plan,
         bars,
     )  # fmt: skip
+
+
+def dimension_table(
+    dimensions: tuple[Dimension, ...], bars: pd.DataFrame, time: float
+) -> pd.DataFrame:
+    """Sum up bars by dimension: dimension, kind, ranks, bandwidth, bytes, busy, utilisation."""
+    where = bars["dimension"].to_numpy()
+    busy, sent = np.zeros(len(dimensions)), np.zeros(len(dimensions))
+    np.add.at(busy, where, (bars["end"] - bars["start"]).to_numpy())
+    np.add.at(sent, where, bars["bytes"].to_numpy())
+    bandwidth = np.array([d.bandwidth for d in dimensions])
+    could = bandwidth * time
+    return pd.DataFrame(
+        {
+            "dimension": np.arange(len(dimensions)),
+            "kind": [d.kind for d in dimensions],
+            "ranks": [d.ranks for d in dimensions],
+            "bandwidth": bandwidth,
+            "bytes": sent,
+            "busy": busy,
+            "utilisation": np.divide(sent, could, out=np.zeros_like(could), where=could > 0),
+        }
+    )
 
 
 def steps(dimension: Dimension) -> int:
@@ -282,8 +294,6 @@ def _ideal(
     latency: bool,
 ) -> Simulation:
     """All dimensions busy all the time, half of it with each half of an all-reduce."""
-    if isinstance(chunks, bool) or not isinstance(chunks, int | np.integer) or chunks < 1:
-        raise ValueError(f"chunks must be a whole number of at least 1, got {chunks!r}")
     time = _ideal_seconds(dimensions, size, operation)
     halves = ["reduce_scatter", "all_gather"] if operation == "all_reduce" else [operation]
     lasts = time / len(halves)

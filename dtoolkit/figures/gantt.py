@@ -20,6 +20,7 @@ from dtoolkit.figures.theme import (
 if TYPE_CHECKING:
     import pandas as pd
 
+    from dtoolkit.comm.iterations import Iteration
     from dtoolkit.comm.simulation import Simulation
 
 __all__ = ["OPERATION_COLOURS", "schedule"]
@@ -28,20 +29,18 @@ OPERATION_COLOURS = {
     "reduce_scatter": CATEGORIES[0],
     "all_gather": CATEGORIES[1],
     "all_to_all": CATEGORIES[2],
-    "forward": CATEGORIES[4],
-    "backward": CATEGORIES[5],
 }
 
 MARKED_BARS = 500  # up to here each bar has end marks, so that neighbours can be told apart
 
 
-def schedule(simulation: Simulation, *, mode: Mode = "auto") -> go.Figure:
+def schedule(simulation: Simulation | Iteration, *, mode: Mode = "auto") -> go.Figure:
     """Draw which chunk is served when in each dimension.
 
     Parameters
     ----------
-    simulation : Simulation
-        What :func:`dtoolkit.comm.simulate` gave.
+    simulation : Simulation or Iteration
+        What :func:`dtoolkit.comm.simulate` or :func:`dtoolkit.comm.iteration` gave.
     mode : {"auto", "light", "dark"}
         Ink, as in :func:`dtoolkit.figures.theme.base_layout`.
 
@@ -63,10 +62,8 @@ def schedule(simulation: Simulation, *, mode: Mode = "auto") -> go.Figure:
         f"{row.utilisation:.0%} used"
         for row in table.itertuples()
     ]
-    text = (
-        f"Modelled schedule: {seconds_text(simulation.time)}, {simulation.utilisation:.0%} of the "
-        "bandwidth used"
-    )
+    used = f", {simulation.utilisation:.0%} of the bandwidth used" if len(bars) else ""
+    text = f"Modelled schedule: {seconds_text(simulation.time)}{used}"
     stages = (
         "the bound, in no order" if simulation.policy == "ideal" else plural(len(bars), "stage")
     )

@@ -13,10 +13,11 @@ from dtoolkit.figures.html import card, facts, legend, picture, table
 from dtoolkit.figures.theme import bytes_text, plural, seconds_text
 
 if TYPE_CHECKING:
+    from dtoolkit.comm.iterations import Iteration
     from dtoolkit.comm.schedules import Schedule
     from dtoolkit.comm.simulation import Simulation
 
-__all__ = ["schedule_card", "simulation_card"]
+__all__ = ["iteration_card", "schedule_card", "simulation_card"]
 
 MAX_ORDERS = 12
 
@@ -52,10 +53,7 @@ def schedule_card(schedule: Schedule) -> str:
         + ", ".join(f"{share:.3g}" for share in shares)
         + ".",
     )
-    rows = [
-        (" → ".join(map(str, order)), f"{count:,}")
-        for order, count in orders[:MAX_ORDERS]
-    ]
+    rows = [(" → ".join(map(str, order)), f"{count:,}") for order, count in orders[:MAX_ORDERS]]
     more = f", the first {MAX_ORDERS} of {len(orders)}" if len(orders) > MAX_ORDERS else ""
     first = "all-gather" if schedule.operation == "all_gather" else "reduce-scatter"
     return card(
@@ -94,6 +92,55 @@ def simulation_card(simulation: Simulation) -> str:
             ("latency", "counted" if simulation.latency and not ideal else "not counted"),
         ]
     )
+    return card(
+        "Simulation",
+        simulation.name,
+        about,
+        _dimensions(simulation.by_dimension),
+        _bars(simulation.bars, len(simulation.dimensions), simulation.time),
+        badge="modelled",
+    )
+
+
+def iteration_card(iteration: Iteration) -> str:
+    """Return the card of a simulated training step: how long, and what computing waits for.
+
+    Parameters
+    ----------
+    iteration : Iteration
+
+    Returns
+    -------
+    str
+        HTML.
+    """
+    waits = iteration.waits
+    lasted = (waits["end"] - waits["start"]).groupby(waits["reason"]).sum()
+    workload = iteration.workload
+    about = facts(
+        [
+            ("time", f"{seconds_text(iteration.time)} (modelled)"),
+            ("computing", seconds_text(iteration.compute)),
+            ("waiting", f"{seconds_text(iteration.exposed)} for communication"),
+            *((f"of it for {name}s", seconds_text(time)) for name, time in lasted.items()),
+            ("gradients", f"{bytes_text(workload.gradient)} a rank"),
+            ("copies", f"each on {plural(workload.model_ranks, 'rank')}"),
+            (
+                "workload",
+                f"{workload.note or workload.name}; {plural(len(workload.layers), 'layer')}",
+            ),
+        ]
+    )
+    pieces = []
+    if len(iteration.bars):
+        pieces = [
+            _dimensions(iteration.by_dimension),
+            _bars(iteration.bars, len(iteration.dimensions), iteration.time),
+        ]
+    return card("Iteration", iteration.name, about, *pieces, badge="modelled, reconstructed")
+
+
+def _dimensions(by_dimension: pd.DataFrame) -> str:
     rows = [
         (
             f"{row.dimension}: {row.kind} of {row.ranks}",
@@ -101,16 +148,9 @@ def simulation_card(simulation: Simulation) -> str:
             bytes_text(row.bytes),
             f"{row.utilisation:.0%}",
         )
-        for row in simulation.by_dimension.itertuples()
+        for row in by_dimension.itertuples()
     ]
-    return card(
-        "Simulation",
-        simulation.name,
-        about,
-        table(("dimension", "bandwidth", "sent by a rank", "used"), rows, caption="by dimension"),
-        _bars(simulation.bars, len(simulation.dimensions), simulation.time),
-        badge="modelled",
-    )
+    return table(("dimension", "bandwidth", "sent by a rank", "used"), rows, caption="by dimension")
 
 
 def _bars(bars: pd.DataFrame, lanes: int, time: float) -> str:
