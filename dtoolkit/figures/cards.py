@@ -52,10 +52,8 @@ def plan_card(plan: Plan) -> str:
     """
     moved = np.asarray(plan.traffic)
     work = np.asarray(plan.work, dtype=float)
-    b_rows, c_rows = int(plan.b_ptr[-1]), int(plan.c_ptr[-1])
-    proof = ", proven least" if plan.matching is not None else ""
-    if proof and plan.weights[0] != plan.weights[1]:
-        proof += f" at weights {plan.weights[0]}:{plan.weights[1]} (B:C)"
+    b_rows, c_rows = int(plan.own_load.b_sent.sum()), int(plan.own_load.c_sent.sum())
+    proof = f", {plan.proof}" if plan.proof else ""
     largest = int(moved.max(initial=0))
     about = facts(
         [
@@ -64,6 +62,7 @@ def plan_card(plan: Plan) -> str:
             ("rows of B", layout_text(plan.columns)),
             ("rows sent", count_text(plan.volume) + proof),
             ("of them", f"{count_text(b_rows)} of B, {count_text(c_rows)} partial of C"),
+            *_stage_facts(plan),
             (f"bytes, {DENSE_COLUMNS} columns", _planned_bytes(plan)),
             ("largest pair", plural(largest, "row")),
             ("busiest rank", balance_text(work, "nonzeros")),
@@ -225,10 +224,26 @@ def _main_operations(frame: Any) -> list[str]:
     return names.where(names.isin(main), "~ other operations").tolist()
 
 
+def _stage_facts(plan: Plan) -> list[tuple[str, str]]:
+    """Write what moves in which stage, and between nodes, where there are any."""
+    found = []
+    if len(plan.stages) > 1:
+        steps = (f"{stage.name} {count_text(stage.volume)}" for stage in plan.stages)
+        found.append(("in stages", " → ".join(steps)))
+    if plan.nodes is not None:
+        between, inside = plan.volume_between_nodes, plan.volume_inside_nodes
+        nodes = plural(len(np.unique(plan.nodes)), "node")
+        found.append(
+            (f"over {nodes}", f"{count_text(between)} between, {count_text(inside)} inside")
+        )
+    return found
+
+
 def _planned_bytes(plan: Plan) -> str:
     """Write the bytes of a product at 4 bytes for the narrower of the two dtypes."""
     b_size, c_size = (4 * weight // min(plan.weights) for weight in plan.weights)
-    moved = DENSE_COLUMNS * (int(plan.b_ptr[-1]) * b_size + int(plan.c_ptr[-1]) * c_size)
+    own = plan.own_load
+    moved = DENSE_COLUMNS * (int(own.b_sent.sum()) * b_size + int(own.c_sent.sum()) * c_size)
     if b_size == c_size:
         return f"{bytes_text(moved)} in float32"
     return f"{bytes_text(moved)}, at {b_size} bytes a number of B and {c_size} of C"

@@ -1,4 +1,4 @@
-"""From a strategy's decisions to the lists of rows that move between ranks."""
+"""From a strategy's decisions to the rows that are needed elsewhere, and what it asks of ranks."""
 
 from __future__ import annotations
 
@@ -11,105 +11,52 @@ from numpy.typing import NDArray
 
 from dtoolkit.arrays.layout import Layout
 from dtoolkit.spmm.blocks import Blocks, Structure, spread, walk
+from dtoolkit.spmm.load import Load
+from dtoolkit.spmm.pairlists import PairLists
 from dtoolkit.spmm.strategies import Assignment, assign
 
-__all__ = ["Assembly", "Load", "PairLists", "assemble", "assemble_by"]
+__all__ = ["Assembly", "Needs", "assemble", "assemble_by"]
 
 
 @dataclass(frozen=True, eq=False)
-class PairLists:
-    """Lists of global rows, one for each ordered pair of ranks, as one compressed array.
+class Needs:
+    """Rows that ranks need from their owners, or have for them, and how many nonzeros want each.
 
     Attributes
     ----------
-    parts : int
-    ptr : int64 array of shape (parts * parts + 1,)
-        Pair ``source * parts + target`` holds ``index[ptr[pair] : ptr[pair + 1]]``.
-    index : int64 array or None
-        Global rows, ascending within a pair. None: every pair of two ranks has a whole shard, which
-        the layout knows.
+    lists : PairLists
+    uses : int32 array
+        Nonzeros by entry of ``lists.index``.
     """
 
-    parts: int
-    ptr: NDArray[np.int64]
-    index: NDArray[np.int64] | None
-
-    @classmethod
-    def empty(cls, parts: int) -> PairLists:
-        """No rows for any pair."""
-        return cls(parts, np.zeros(parts * parts + 1, np.int64), np.empty(0, np.int64))
-
-    @classmethod
-    def shards(cls, sizes: NDArray[np.int64]) -> PairLists:
-        """Each rank's whole shard to every other rank."""
-        parts = len(sizes)
-        counts = np.repeat(sizes[:, None], parts, axis=1)
-        np.fill_diagonal(counts, 0)
-        ptr = np.zeros(parts * parts + 1, dtype=np.int64)
-        np.cumsum(counts.ravel(), out=ptr[1:])
-        return cls(parts, ptr, None)
+    lists: PairLists
+    uses: NDArray[np.int32]
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """Rows by pair: int64 array of shape (parts, parts), [source, target]."""
-        return np.diff(self.ptr).reshape(self.parts, self.parts)
+        """Nonzeros by pair, [source, target]."""
+        total = np.concatenate([[0], np.cumsum(self.uses, dtype=np.int64)])
+        return np.diff(total[self.lists.ptr]).reshape(self.lists.parts, self.lists.parts)
 
-    def transposed(self) -> PairLists:
+    def entries(self, pairs: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Places in ``lists.index`` of what some pairs hold, pair by pair, and how many each."""
+        counts = self.lists.ptr[pairs + 1] - self.lists.ptr[pairs]
+        return spread(self.lists.ptr[pairs], counts), counts
+
+    def select(self, mask: NDArray[np.bool_]) -> Needs:
+        """Keep the pairs of ``mask[source, target]``."""
+        assert self.lists.index is not None
+        at, _ = self.entries(np.flatnonzero(mask.ravel()))
+        counts = np.where(mask, self.lists.counts, 0)
+        ptr = np.concatenate([[0], np.cumsum(counts.ravel())])
+        return Needs(PairLists(self.lists.parts, ptr, self.lists.index[at]), self.uses[at])
+
+    def transposed(self) -> Needs:
         """Give what s sends to t to the pair of t and s."""
-        counts = self.counts.T.ravel()
-        ptr = np.zeros_like(self.ptr)
-        np.cumsum(counts, out=ptr[1:])
-        if self.index is None:
-            return PairLists(self.parts, ptr, None)
-        starts = self.ptr[:-1].reshape(self.parts, self.parts).T.ravel()
-        return PairLists(self.parts, ptr, self.index[spread(starts, counts)])
-
-
-@dataclass(frozen=True, eq=False)
-class Load:
-    """What a strategy asks of each rank in one product (planned).
-
-    Attributes
-    ----------
-    strategy : str
-    b_sent, b_received, c_sent, c_received : int64 arrays of shape (parts,)
-        Rows of B, and partial rows of C.
-    work : int64 array of shape (parts,)
-        Nonzeros multiplied.
-    """
-
-    strategy: str
-    b_sent: NDArray[np.int64]
-    b_received: NDArray[np.int64]
-    c_sent: NDArray[np.int64]
-    c_received: NDArray[np.int64]
-    work: NDArray[np.int64]
-
-    @property
-    def volume(self) -> int:
-        """Rows sent in all."""
-        return int(self.b_sent.sum() + self.c_sent.sum())
-
-    @property
-    def moved(self) -> NDArray[np.int64]:
-        """Rows sent and received by each rank."""
-        return self.b_sent + self.b_received + self.c_sent + self.c_received
-
-    def weighed(self, weights: tuple[int, int]) -> NDArray[np.int64]:
-        """Rows sent and received by each rank, weighed (B, C)."""
-        b, c = weights
-        return (self.b_sent + self.b_received) * b + (self.c_sent + self.c_received) * c
-
-    def transposed(self) -> Load:
-        """Give the same for the transposed matrix with its nonzeros where they are."""
-        return Load(
-            {"column": "row", "row": "column"}.get(self.strategy, self.strategy),
-            b_sent=self.c_received,
-            b_received=self.c_sent,
-            c_sent=self.b_received,
-            c_received=self.b_sent,
-            work=self.work,
-        )
+        parts = self.lists.parts
+        pairs = np.arange(parts * parts).reshape(parts, parts).T.ravel()
+        at, _ = self.entries(pairs)
+        return Needs(self.lists.transposed(), self.uses[at])
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,22 +66,49 @@ class Assembly:
     Attributes
     ----------
     by_row : bool array of shape (nnz,)
-    b, c : PairLists
-        Rows of B, and partial rows of C.
+    b, c : Needs
+        Rows of B from their owners to who wants them, and partial rows of C from who computes them
+        to their owners.
     matched : int array or None
         Positions in the canonical CSR of the nonzeros of the maximum matching, ascending.
     matching : int64 array of shape (parts, parts) or None
         Units matched by block, [target, source].
-    loads : tuple of Load
-        Of this strategy and of oblivious, column and row.
+    nonzeros : int64 array of shape (parts, parts)
+        Of each block, [target, source], those on the diagonal too.
+    moved_by_row : int64 array of shape (parts, parts)
+        Those of them that ``by_row`` marks.
+    column_counts, row_counts : int64 arrays of shape (parts, parts)
+        What the column-based and the row-based strategy would send, [source, target].
     """
 
     by_row: NDArray[np.bool_]
-    b: PairLists
-    c: PairLists
+    b: Needs
+    c: Needs
     matched: NDArray[Any] | None
     matching: NDArray[np.int64] | None
-    loads: tuple[Load, ...]
+    nonzeros: NDArray[np.int64]
+    moved_by_row: NDArray[np.int64]
+    column_counts: NDArray[np.int64]
+    row_counts: NDArray[np.int64]
+
+    @property
+    def work(self) -> NDArray[np.int64]:
+        """Nonzeros multiplied by each rank, where those of ``by_row`` go to their sources."""
+        at_target = self.nonzeros.sum(axis=1)
+        return at_target - self.moved_by_row.sum(axis=1) + self.moved_by_row.sum(axis=0)
+
+    def simple_loads(
+        self, columns: Layout, nodes: NDArray[np.int32] | None
+    ) -> tuple[Load, Load, Load]:
+        """Loads of the oblivious, the column-based and the row-based strategy."""
+        none = np.zeros_like(self.nonzeros)
+        whole = PairLists.shards(columns.sizes).counts
+        at_target, at_source = self.nonzeros.sum(axis=1), self.nonzeros.sum(axis=0)
+        return (
+            Load.of("oblivious", whole, none, at_target, nodes),
+            Load.of("column", self.column_counts, none, at_target, nodes),
+            Load.of("row", none, self.row_counts, at_source, nodes),
+        )
 
 
 def assemble(
@@ -145,7 +119,7 @@ def assemble(
     method: Callable[[Blocks], object],
     weights: tuple[int, int] = (1, 1),
 ) -> Assembly:
-    """Let a strategy decide on all off-diagonal nonzeros, and list what moves.
+    """Let a strategy decide on all off-diagonal nonzeros, and list what is needed elsewhere.
 
     Parameters
     ----------
@@ -160,7 +134,7 @@ def assemble(
     def decide(positions: NDArray[np.int64], blocks: Blocks) -> Assignment:
         return assign(strategy, method, blocks)
 
-    return assemble_by(decide, A, rows, columns, strategy, weights)
+    return assemble_by(decide, A, rows, columns, weights)
 
 
 def assemble_by(
@@ -168,10 +142,9 @@ def assemble_by(
     A: Structure,
     rows: Layout,
     columns: Layout,
-    strategy: str,
     weights: tuple[int, int] = (1, 1),
 ) -> Assembly:
-    """List what moves by ``decide(positions in the canonical CSR, blocks)``."""
+    """List what is needed by ``decide(positions in the canonical CSR, blocks)``."""
     by_row = np.zeros(A.nnz, dtype=bool)
     tally = _Tally(A, rows.parts)
     for positions, blocks in walk(A, rows, columns, weights):
@@ -181,82 +154,90 @@ def assemble_by(
     at_target = np.bincount(
         rows.owner(np.arange(A.shape[0])), weights=np.diff(A.indptr), minlength=rows.parts
     ).astype(np.int64)
-    b, c = tally.b.lists(), tally.c.lists()
-    loads = {"oblivious": oblivious_load(columns, at_target)}
-    for load in (tally.own_load(strategy, b, c, at_target), *tally.simple_loads(at_target)):
-        loads.setdefault(load.strategy, load)
+    tally.add_diagonal(at_target)
+    parts = rows.parts
     matched, matching = tally.certificate()
-    return Assembly(by_row, b, c, matched, matching, tuple(loads.values()))
+    return Assembly(
+        by_row,
+        tally.b.needs(),
+        tally.c.needs(),
+        matched,
+        matching,
+        nonzeros=tally.nonzeros.reshape(parts, parts),
+        moved_by_row=tally.by_row.reshape(parts, parts),
+        column_counts=tally.columns.reshape(parts, parts),
+        row_counts=tally.rows.reshape(parts, parts),
+    )
 
 
-def oblivious_load(columns: Layout, work: NDArray[np.int64]) -> Load:
-    """Reckon what all-gather asks: each rank sends its whole shard of B to every other."""
-    none = np.zeros(columns.parts, dtype=np.int64)
-    sent = columns.sizes * (columns.parts - 1)
-    return Load("oblivious", sent, columns.n - columns.sizes, none, none, work)
-
-
-class _Rows:
+class RowLists:
     """Collects rows by pair from groups that share no pair, in little memory."""
 
     def __init__(self, parts: int, n: int) -> None:
         self.parts = parts
         self.dtype = np.int32 if n < 2**31 else np.int64
-        self.groups: list[tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]]] = []
+        self.groups: list[tuple[NDArray[Any], ...]] = []
 
-    def add(self, pair: NDArray[np.int64], index: NDArray[np.int64]) -> None:
+    def add(self, pair: NDArray[np.int64], index: NDArray[np.int64], uses: NDArray[Any]) -> None:
+        """Take rows, ascending within each pair, and how many nonzeros want each."""
         order = np.argsort(pair, kind="stable")
         pairs, counts = np.unique(pair, return_counts=True)
-        self.groups.append((index[order].astype(self.dtype), pairs, counts))
+        rows = index[order].astype(self.dtype)
+        self.groups.append((rows, uses[order].astype(np.int32), pairs, counts))
 
-    def lists(self) -> PairLists:
+    def needs(self) -> Needs:
         """Put every group's rows where their pairs begin; what was collected is used up."""
         ptr = np.zeros(self.parts * self.parts + 1, dtype=np.int64)
-        for _, pairs, counts in self.groups:
+        for *_, pairs, counts in self.groups:
             ptr[pairs + 1] = counts
         np.cumsum(ptr, out=ptr)
-        index = np.empty(ptr[-1], dtype=np.int64)
+        index, uses = np.empty(ptr[-1], dtype=np.int64), np.empty(ptr[-1], dtype=np.int32)
         while self.groups:
-            rows, pairs, counts = self.groups.pop()
-            index[spread(ptr[pairs], counts)] = rows
-        return PairLists(self.parts, ptr, index)
+            rows, wanted, pairs, counts = self.groups.pop()
+            at = spread(ptr[pairs], counts)
+            index[at], uses[at] = rows, wanted
+        return Needs(PairLists(self.parts, ptr, index), uses)
 
 
 class _Tally:
-    """Collects, group by group, what moves and what the simple strategies would move."""
+    """Collects, group by group, what is needed and what the simple strategies would move."""
 
     def __init__(self, A: Structure, parts: int) -> None:
         self.parts = parts
-        self.b = _Rows(parts, A.shape[1])
-        self.c = _Rows(parts, A.shape[0])
+        self.b = RowLists(parts, A.shape[1])
+        self.c = RowLists(parts, A.shape[0])
         self.position = np.int32 if A.nnz < 2**31 else np.int64
         self.matched: list[NDArray[Any]] = []
-        self.matching = np.zeros(parts * parts, dtype=np.int64)
         self.proven = True
-        # By rank, [as source, as target]: all column vertices, all row vertices, all off-diagonal
-        # nonzeros, and those of them that go by row.
-        self.columns, self.rows, self.nonzeros, self.by_row = np.zeros((4, 2, parts), np.int64)
+        # By pair of ranks: column vertices and row vertices as [source, target]; matched units, all
+        # nonzeros, and those of them that go by row, as [target, source].
+        self.columns, self.rows, self.matching, self.nonzeros, self.by_row = np.zeros(
+            (5, parts * parts), np.int64
+        )
 
     def add(self, positions: NDArray[np.int64], blocks: Blocks, assignment: Assignment) -> None:
-        by_row, parts = assignment.by_row, self.parts
-        moving = np.zeros(len(blocks.column_of), dtype=bool)
-        moving[blocks.column_vertex[~by_row]] = True
-        self.b.add(blocks.column_pair[moving], blocks.column_of[moving])
-        moving = np.zeros(len(blocks.row_of), dtype=bool)
-        moving[blocks.row_vertex[by_row]] = True
-        self.c.add(blocks.row_pair[moving], blocks.row_of[moving])
+        by_row = assignment.by_row
+        uses = np.bincount(blocks.column_vertex[~by_row], minlength=len(blocks.column_of))
+        moving = np.flatnonzero(uses)
+        self.b.add(blocks.column_pair[moving], blocks.column_of[moving], uses[moving])
+        uses = np.bincount(blocks.row_vertex[by_row], minlength=len(blocks.row_of))
+        moving = np.flatnonzero(uses)
+        self.c.add(blocks.row_pair[moving], blocks.row_of[moving], uses[moving])
 
-        self.columns += _ends(blocks.column_pair // parts, blocks.column_pair % parts, parts)
-        self.rows += _ends(blocks.row_pair // parts, blocks.row_pair % parts, parts)
-        self.nonzeros += _ends(blocks.source, blocks.target, parts)
-        self.by_row += _ends(blocks.source[by_row], blocks.target[by_row], parts)
+        block = blocks.target.astype(np.int64) * self.parts + blocks.source
+        self.columns += self._counted(blocks.column_pair)
+        self.rows += self._counted(blocks.row_pair)
+        self.nonzeros += self._counted(block)
+        self.by_row += self._counted(block[by_row])
         if assignment.matched is None:
             self.proven = False
             return
         self.matched.append(positions[assignment.matched].astype(self.position))
-        target = blocks.target[assignment.matched].astype(np.int64)
-        block = target * parts + blocks.source[assignment.matched]
-        self.matching += np.bincount(block, minlength=parts * parts)
+        self.matching += self._counted(block[assignment.matched])
+
+    def add_diagonal(self, at_target: NDArray[np.int64]) -> None:
+        away = self.nonzeros.reshape(self.parts, self.parts).sum(axis=1)
+        self.nonzeros[:: self.parts + 1] += at_target - away
 
     def certificate(self) -> tuple[NDArray[Any] | None, NDArray[np.int64] | None]:
         if not self.proven:
@@ -265,27 +246,5 @@ class _Tally:
         matched.sort()
         return matched, self.matching.reshape(self.parts, self.parts)
 
-    def simple_loads(self, at_target: NDArray[np.int64]) -> tuple[Load, Load]:
-        none = np.zeros(self.parts, dtype=np.int64)
-        at_source = at_target - self.nonzeros[1] + self.nonzeros[0]
-        return (
-            Load("column", self.columns[0], self.columns[1], none, none, at_target),
-            Load("row", none, none, self.rows[0], self.rows[1], at_source),
-        )
-
-    def own_load(
-        self, strategy: str, b: PairLists, c: PairLists, at_target: NDArray[np.int64]
-    ) -> Load:
-        work = at_target - self.by_row[1] + self.by_row[0]
-        return Load(
-            strategy,
-            b_sent=b.counts.sum(axis=1),
-            b_received=b.counts.sum(axis=0),
-            c_sent=c.counts.sum(axis=1),
-            c_received=c.counts.sum(axis=0),
-            work=work,
-        )
-
-
-def _ends(source: NDArray[Any], target: NDArray[Any], parts: int) -> NDArray[np.int64]:
-    return np.stack([np.bincount(end, minlength=parts) for end in (source, target)])
+    def _counted(self, pair: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.bincount(pair, minlength=self.parts * self.parts)

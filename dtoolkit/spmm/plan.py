@@ -6,19 +6,19 @@ every product with the same matrix.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import gcd
 from time import perf_counter
 from typing import Any
 
-import numpy as np
+from numpy.typing import ArrayLike
 
-from dtoolkit.arrays.layout import Layout
 from dtoolkit.data import as_csr
 from dtoolkit.errors import PlanError
 from dtoolkit.spmm import strategies
-from dtoolkit.spmm.assembly import Assembly, Load, PairLists, assemble
 from dtoolkit.spmm.blocks import Structure
+from dtoolkit.spmm.decisions import Problem, decide, everywhere
+from dtoolkit.spmm.load import Load
+from dtoolkit.spmm.nodes import as_nodes
 from dtoolkit.spmm.partition import Partition, check_parts, column_layout, row_layout
 from dtoolkit.spmm.planned import Plan
 from dtoolkit.spmm.summary import itemsize
@@ -43,6 +43,9 @@ def plan(
     strategy: str | strategies.Strategy | Any = "joint",
     partition: Partition = "block",
     columns: Partition | None = None,
+    ranks_per_node: int | None = None,
+    nodes: ArrayLike | None = None,
+    replication: int | None = None,
     b_dtype: Any = None,
     c_dtype: Any = None,
 ) -> Plan:
@@ -58,12 +61,26 @@ def plan(
         ``"joint"`` (SHIRO, arXiv 2512.20178: the least that can move), ``"column"`` (rows of B),
         ``"row"`` (partial rows of C), ``"oblivious"`` (all of B to all), ``"auto"`` (joint or
         oblivious, whichever is expected to be faster), or an own one that follows
-        :class:`dtoolkit.spmm.strategies.Strategy`.
+        :class:`dtoolkit.spmm.strategies.Strategy`. Over nodes ``"hier-column"``, ``"hier-row"`` and
+        ``"hier-joint"`` serve the same nonzeros in the same way, but a row of B crosses to a node
+        once and partial rows of C are added up before they leave one; ``"node-pair"`` covers the
+        blocks of two nodes instead of those of two ranks, the least that can cross (which of the
+        two covers SHIRO solves could not be seen). Whole shards move on a grid of ranks in
+        ``"1.5d"`` (groups of `replication` ranks) and ``"2d"`` (a square), after CAGNET (arXiv
+        2005.03300), but with operand and result in 1D rows and one copy of each.
     partition : str, Layout, array of int or callable
         Layout of A's rows: ``"block"``, ``"cyclic"``, a layout, a part vector, or a function of A
         (canonical CSR) and ``parts`` that returns one.
     columns : the same, optional
         Layout of A's columns; by default that of the rows where A is square, else blocks.
+    ranks_per_node : int, optional
+        Ranks of a node: the first so many ranks are the first node, and so on.
+    nodes : array of int of shape (parts,), optional
+        Node of each rank, where they differ in size or order. Plans of all strategies then tell
+        what crosses between nodes; those that go by way of nodes need it.
+    replication : int, optional
+        Ranks of a group in ``"1.5d"``, a divisor of `parts`; by default the largest that is at
+        most the square root of `parts`.
     b_dtype, c_dtype : dtype, optional
         Where the rows of B and C differ in width the joint cover is weighted by it.
 
@@ -74,41 +91,43 @@ def plan(
     Raises
     ------
     PlanError
-        If ``parts``, ``strategy`` or a dtype is not usable.
+        If ``parts``, ``strategy``, nodes, ``replication`` or a dtype is not usable.
     LayoutError
         If ``partition`` or ``columns`` does not fit.
     """
     start = perf_counter()
     parts = check_parts(parts)
     auto = isinstance(strategy, str) and strategy == "auto"
-    name, assign = strategies.resolve("joint" if auto else strategy)
+    name, method = strategies.resolve("joint" if auto else strategy)
     weights = _weights(b_dtype, c_dtype)
+    of_rank = as_nodes(parts, ranks_per_node, nodes)
     A = as_csr(A, copy=False)
     rows = row_layout(partition, A, parts)
-    laid = column_layout(columns, A, parts, rows)
-    structure = Structure.of(A)
-    made = assemble(structure, rows, laid, name, assign, weights)
+    laid = column_layout(columns, A, parts, rows, partition)
+    problem = Problem(Structure.of(A), rows, laid, weights, of_rank)
+    made = decide(problem, name, method, replication)
     name, reason = _choose(made.loads, weights) if auto else (name, "")
-    if name == "oblivious":
-        made = _everything(made, laid)
+    if name == "oblivious" and auto:
+        made = everywhere(problem, made)
     return Plan(
-        shape=structure.shape,
-        nnz=structure.nnz,
+        shape=problem.A.shape,
+        nnz=problem.A.nnz,
         parts=parts,
         strategy=name,
         rows=rows,
         columns=laid,
-        by_row=made.by_row,
-        b=made.b,
-        c=made.c,
-        matched=made.matched,
-        matching=made.matching,
+        by_row=made.assembly.by_row,
+        stages=made.stages,
+        matched=made.assembly.matched,
+        matching=made.assembly.matching,
         weights=weights,
         loads=made.loads,
-        digest=structure.digest(),
+        digest=problem.A.digest(),
         reason=reason,
         setup_seconds=perf_counter() - start,
-        structure=structure,
+        structure=problem.A,
+        nodes=of_rank,
+        replication=made.replication,
     )
 
 
@@ -123,18 +142,6 @@ def _weights(b_dtype: Any, c_dtype: Any) -> tuple[int, int]:
     b_size, c_size = itemsize(b_dtype, "b_dtype"), itemsize(c_dtype, "c_dtype")
     common = gcd(b_size, c_size)
     return b_size // common, c_size // common
-
-
-def _everything(made: Assembly, columns: Layout) -> Assembly:
-    """Let every rank send its whole shard of B to every other, whatever the matrix."""
-    return replace(
-        made,
-        by_row=np.zeros_like(made.by_row),
-        b=PairLists.shards(columns.sizes),
-        c=PairLists.empty(columns.parts),
-        matched=None,
-        matching=None,
-    )
 
 
 def _choose(loads: tuple[Load, ...], weights: tuple[int, int]) -> tuple[str, str]:

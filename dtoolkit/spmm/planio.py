@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from dtoolkit.arrays.layout import Layout
 from dtoolkit.errors import PlanError
-from dtoolkit.spmm.assembly import Load, PairLists
+from dtoolkit.spmm.load import Load
+from dtoolkit.spmm.pairlists import PairLists, Stage
 
 if TYPE_CHECKING:
     from dtoolkit.spmm.planned import Plan
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["read", "write"]
 
 FORMAT = "dtoolkit plan"
-VERSION = 1
+VERSION = 2
 
+_STAGE_FIELDS = ("partial", "remote", "through")
 _LOAD_FIELDS = ("b_sent", "b_received", "c_sent", "c_received", "work")
 
 
@@ -39,16 +41,24 @@ def write(path: str | PathLike[str], plan: Plan) -> None:
         "reason": plan.reason,
         "setup_seconds": plan.setup_seconds,
         "loads": [load.strategy for load in plan.loads],
+        "between": [load.between for load in plan.loads],
+        "stages": [stage.name for stage in plan.stages],
+        "replication": plan.replication,
+        "turned": plan.turned,
     }
     arrays: dict[str, NDArray[Any]] = {"by_row": np.packbits(plan.by_row)}
     for name, layout in (("rows", plan.rows), ("columns", plan.columns)):
         about[name] = [layout.kind, layout.n, layout.parts, layout.block_size]
         if layout.vector is not None:
             arrays[f"{name}_vector"] = layout.vector
-    for name, lists in (("b", plan.b), ("c", plan.c)):
-        arrays[f"{name}_ptr"] = lists.ptr
-        if lists.index is not None:
-            arrays[f"{name}_index"] = lists.index
+    for number, stage in enumerate(plan.stages):
+        for name, lists in (("b", stage.b), ("c", stage.c)):
+            arrays[f"{name}_ptr_{number}"] = lists.ptr
+            if lists.index is not None:
+                arrays[f"{name}_index_{number}"] = lists.index
+        arrays[f"stage_{number}"] = np.stack([getattr(stage, name) for name in _STAGE_FIELDS])
+    if plan.nodes is not None:
+        arrays["nodes"] = plan.nodes
     if plan.matched is not None and plan.matching is not None:
         arrays["matched"], arrays["matching"] = plan.matched, plan.matching
     arrays["loads"] = np.array(
@@ -88,7 +98,7 @@ def read(path: str | PathLike[str]) -> dict[str, Any]:
 
 def _fields(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
     parts, nnz = int(about["parts"]), int(about["nnz"])
-    loads = zip(about["loads"], arrays["loads"], strict=True)
+    loads = zip(about["loads"], arrays["loads"], about["between"], strict=True)
     fields: dict[str, Any] = {
         "shape": tuple(about["shape"]),
         "nnz": nnz,
@@ -97,18 +107,29 @@ def _fields(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> dict[str,
         "rows": _layout("rows", about, arrays),
         "columns": _layout("columns", about, arrays),
         "by_row": np.unpackbits(arrays["by_row"], count=nnz).astype(bool),
-        "b": PairLists(parts, arrays["b_ptr"], arrays.get("b_index")),
-        "c": PairLists(parts, arrays["c_ptr"], arrays.get("c_index")),
+        "stages": tuple(
+            _stage(parts, number, name, arrays) for number, name in enumerate(about["stages"])
+        ),
         "matched": arrays.get("matched"),
         "matching": arrays.get("matching"),
-        "loads": tuple(Load(name, *rows) for name, rows in loads),
+        "loads": tuple(
+            Load(name, **dict(zip(_LOAD_FIELDS, rows, strict=True)), between=between)
+            for name, rows, between in loads
+        ),
+        "nodes": arrays.get("nodes"),
     }
-    fields |= {name: about[name] for name in ("strategy", "digest", "reason", "setup_seconds")}
-    for name in ("b", "c"):
-        ptr, index = fields[name].ptr, fields[name].index
+    same = ("strategy", "digest", "reason", "setup_seconds", "replication", "turned")
+    return fields | {name: about[name] for name in same}
+
+
+def _stage(parts: int, number: int, name: str, arrays: dict[str, NDArray[Any]]) -> Stage:
+    def lists(which: str) -> PairLists:
+        ptr, index = arrays[f"{which}_ptr_{number}"], arrays.get(f"{which}_index_{number}")
         if ptr.shape != (parts * parts + 1,) or (index is not None and len(index) != ptr[-1]):
-            raise ValueError(f"the lists of {name.upper()} do not fit {parts} parts")
-    return fields
+            raise ValueError(f"the lists of {which.upper()} do not fit {parts} parts")
+        return PairLists(parts, ptr, index)
+
+    return Stage(name, lists("b"), lists("c"), *arrays[f"stage_{number}"])
 
 
 def _layout(name: str, about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Layout:

@@ -4,8 +4,8 @@ C = A B with A sparse, B and C dense with k columns. Rank p owns some rows of A 
 rows of B; their layouts are data (:class:`dtoolkit.arrays.layout.Layout`). For each nonzero whose
 row and column live apart, either the row of B travels to where the result is wanted, or a partial
 row of C is computed where the row of B is and travels. A plan holds that choice, and the lists of
-rows that follow from it. It is made without any cluster, for any number of ranks, and serves every
-product with the same matrix, whatever k.
+rows that follow from it, in one stage or several. It is made without any cluster, for any number of
+ranks, and serves every product with the same matrix, whatever k.
 """
 
 from __future__ import annotations
@@ -22,9 +22,13 @@ from dtoolkit.arrays.layout import Layout
 from dtoolkit.data import as_csr
 from dtoolkit.errors import PlanError
 from dtoolkit.spmm import planio, strategies
-from dtoolkit.spmm.assembly import Load, PairLists, assemble
 from dtoolkit.spmm.blocks import Structure
 from dtoolkit.spmm.certificate import check_plan
+from dtoolkit.spmm.decisions import Problem, all_loads
+from dtoolkit.spmm.demand import demand
+from dtoolkit.spmm.load import Load
+from dtoolkit.spmm.pairlists import Stage
+from dtoolkit.spmm.routed import Routed, dense_columns
 from dtoolkit.spmm.summary import itemsize, plan_text, table
 from dtoolkit.spmm.transposition import transposed_parts
 
@@ -34,12 +38,13 @@ if TYPE_CHECKING:
 
     from dtoolkit.arrays.dense import DistDense
     from dtoolkit.arrays.sparse import DistSparse
+    from dtoolkit.comm import Prediction, Traffic
 
 __all__ = ["Plan"]
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Plan(Routed):
     """What moves between ranks for C = A B, and what each rank multiplies (planned, not measured).
 
     Attributes
@@ -51,23 +56,24 @@ class Plan:
     parts : int
         Ranks.
     strategy : str
-        ``"oblivious"``, ``"column"``, ``"row"``, ``"joint"``, or the name of a user's own; what
-        ``"auto"`` chose.
+        One of :data:`dtoolkit.spmm.strategies.NAMES`, or the name of a user's own; what ``"auto"``
+        chose.
     rows, columns : Layout
         Of the rows of A and C, and of the columns of A, which is that of the rows of B.
     by_row : bool array of shape (nnz,)
-        In the order of the canonical CSR: this nonzero is computed where its column lives, and
-        travels within a partial row of C.
-    b, c : PairLists
-        Rows of B, and partial rows of C, by ordered pair of ranks. Read them by :meth:`b_rows` and
-        :meth:`c_rows`.
+        In the order of the canonical CSR: this nonzero is not multiplied where its row of C lives,
+        and travels within a partial row of C (see :meth:`home`).
+    stages : tuple of Stage
+        What moves, in order. A flat plan has one stage; stages in which nothing would move are left
+        out. Read them by :meth:`b_rows` and :meth:`c_rows`.
     matched : int array or None
         The certificate of a minimum cover: positions in the canonical CSR of the nonzeros of a
         maximum matching (a maximum flow where weights differ: a position stands there once for each
         unit). They meet no row and no column of a block more often than it weighs, and are as many
-        as the cover weighs; so nothing lighter would do.
+        as the cover weighs; so nothing lighter would do. Blocks are those of two ranks, and with
+        ``"node-pair"`` those of two nodes, and of two ranks inside a node.
     matching : int64 array of shape (parts, parts) or None
-        Units of that matching by block, [target, source].
+        Units of that matching by ranks, [target, source].
     weights : (int, int)
         What a row of B and a partial row of C weigh, in proportion: (1, 1) where their dtypes are
         equally wide.
@@ -81,6 +87,13 @@ class Plan:
         Time that planning took (measured).
     structure : Structure or None
         A's pattern, shared with A; not saved and not sent to workers.
+    nodes : int32 array of shape (parts,) or None
+        Node of each rank, where known.
+    replication : int or None
+        Ranks of a group of the grid that ``"1.5d"`` and ``"2d"`` lay ranks on: rank r is member
+        ``r % replication`` of group ``r // replication``.
+    turned : bool
+        Made by :meth:`transposed`: stages run in the opposite direction.
     """
 
     shape: tuple[int, int]
@@ -90,8 +103,7 @@ class Plan:
     rows: Layout
     columns: Layout
     by_row: NDArray[np.bool_]
-    b: PairLists
-    c: PairLists
+    stages: tuple[Stage, ...]
     matched: NDArray[Any] | None
     matching: NDArray[np.int64] | None
     weights: tuple[int, int]
@@ -100,44 +112,19 @@ class Plan:
     reason: str = ""
     setup_seconds: float = 0.0
     structure: Structure | None = field(default=None, repr=False)
+    nodes: NDArray[np.int32] | None = None
+    replication: int | None = None
+    turned: bool = False
 
-    @property
-    def b_ptr(self) -> NDArray[np.int64]:
-        """Where each pair's rows of B begin: int64 of shape (parts * parts + 1,)."""
-        return self.b.ptr
-
-    @property
-    def b_index(self) -> NDArray[np.int64] | None:
-        """Global rows of B by pair; None: whole shards (see :meth:`b_rows`)."""
-        return self.b.index
-
-    @property
-    def c_ptr(self) -> NDArray[np.int64]:
-        """Where each pair's partial rows of C begin: int64 of shape (parts * parts + 1,)."""
-        return self.c.ptr
-
-    @property
-    def c_index(self) -> NDArray[np.int64] | None:
-        """Global rows of C by pair; None: whole shards (see :meth:`c_rows`)."""
-        return self.c.index
-
-    def b_rows(self, source: int, target: int) -> NDArray[np.int64]:
-        """Global rows of B that ``source`` sends to ``target``, ascending."""
-        return self._pair(self.b, source, target, self.columns, source)
-
-    def c_rows(self, source: int, target: int) -> NDArray[np.int64]:
-        """Global rows of C whose partial sums ``source`` sends to ``target``, ascending."""
-        return self._pair(self.c, source, target, self.rows, target)
-
-    @property
-    def volume(self) -> int:
-        """Rows sent in all in one product: rows of B and partial rows of C."""
-        return int(self.b.ptr[-1] + self.c.ptr[-1])
-
-    @property
-    def traffic(self) -> NDArray[np.int64]:
-        """Rows sent: int64 array of shape (parts, parts), [source, target]."""
-        return self.b.counts + self.c.counts
+    def home(
+        self, target: NDArray[Any], source: NDArray[Any], by_row: NDArray[np.bool_]
+    ) -> NDArray[Any]:
+        """Rank that multiplies each nonzero, by the owners of its row of C and of its row of B."""
+        away = source
+        if self.replication is not None:
+            group, member = (source, target) if self.turned else (target, source)
+            away = group // self.replication * self.replication + member % self.replication
+        return np.where(by_row, away, target)
 
     @property
     def work(self) -> NDArray[np.int64]:
@@ -149,28 +136,17 @@ class Plan:
         """Entry of this strategy among the loads."""
         return next(load for load in self.loads if load.strategy == self.strategy)
 
-    def bytes(self, k: int, b_dtype: Any, c_dtype: Any = None) -> int:
-        """Payload of one product in all.
-
-        Parameters
-        ----------
-        k : int
-            Dense columns.
-        b_dtype, c_dtype : dtype
-            Of B and of C, NumPy's or torch's; C's is by default B's.
-
-        Returns
-        -------
-        int
-            Bytes.
-        """
-        b_size, c_size = self._row_bytes(k, b_dtype, c_dtype)
-        return int(self.b.ptr[-1]) * b_size + int(self.c.ptr[-1]) * c_size
-
-    def bytes_matrix(self, k: int, b_dtype: Any, c_dtype: Any = None) -> NDArray[np.int64]:
-        """Payload of one product by pair: int64 bytes of shape (parts, parts), [source, target]."""
-        b_size, c_size = self._row_bytes(k, b_dtype, c_dtype)
-        return self.b.counts * b_size + self.c.counts * c_size
+    @property
+    def proof(self) -> str:
+        """What the certificate proves, in words; empty without one."""
+        if self.matching is None:
+            return ""
+        least = "proven least"
+        if self.weights != (1, 1):
+            least += f" at weights {self.weights[0]}:{self.weights[1]} (B:C)"
+        if self.strategy == "node-pair":
+            return f"between nodes {least}"
+        return least if self.strategy == "joint" else f"{least} for any two ranks"
 
     def memory(self, k: int, dtype: Any) -> NDArray[np.int64]:
         """Bytes that each rank needs for one product (planned): int64 array of shape (parts,).
@@ -189,7 +165,7 @@ class Plan:
         index = 4 if max(self.nnz, *self.shape) < 2**31 else 8
         sparse = self.work * (size + index) + (self.rows.sizes + 1) * index
         dense = self.rows.sizes + self.columns.sizes + self.own_load.moved
-        return sparse + dense * _dense_columns(k) * size
+        return sparse + dense * dense_columns(k) * size
 
     def compare(self, A: Any = None) -> pd.DataFrame:
         """All strategies side by side on this matrix and these layouts (planned).
@@ -197,27 +173,28 @@ class Plan:
         Parameters
         ----------
         A : matrix, optional
-            Needed by a plan that was loaded from a file and is not joint itself: the joint strategy
-            is then planned from it.
+            Needed by a plan that was loaded from a file and holds not all that is compared: the
+            others are then planned from it.
 
         Returns
         -------
         DataFrame
             One row a strategy: volume, share of the oblivious volume, rows sent and moved by the
-            busiest rank, imbalance of traffic and of work (:func:`dtoolkit.spmm.summary.table`).
+            busiest rank, imbalance of traffic and of work, and rows sent between nodes where those
+            are known (:func:`dtoolkit.spmm.summary.table`). Of the strategies over nodes and grids
+            those are listed that these ranks allow.
 
         Raises
         ------
         PlanError
             If A is needed and not given, or is another matrix.
         """
-        loads = self.loads
-        if all(load.strategy != "joint" for load in loads):
-            structure = self._pattern(A)
-            name, method = strategies.resolve("joint")
-            made = assemble(structure, self.rows, self.columns, name, method, self.weights)
-            loads = (*loads, *(load for load in made.loads if load.strategy == name))
-        return table(loads)
+        known = {load.strategy for load in self.loads}
+        wanted = {"joint", *(strategies.OVER_NODES if self.nodes is not None else ())}
+        if wanted <= known:
+            return table(self.loads)
+        problem = Problem(self._pattern(A), self.rows, self.columns, self.weights, self.nodes)
+        return table(all_loads(problem, self.loads))
 
     def require(self, A: Any) -> Structure:
         """Refuse any matrix but the one that was planned, and return its pattern.
@@ -243,9 +220,10 @@ class Plan:
     def check(self, A: Any) -> None:
         """Verify the plan against its matrix, the proof of its minimality included.
 
-        Each off-diagonal nonzero is served once, by a row of B or a partial row of C that is
-        listed; nothing is listed in vain; and where there is a certificate, its matching is one,
-        and is as large in every block as what moves for that block.
+        Every row of B that a nonzero is multiplied with reaches the rank that multiplies it, once,
+        from ranks that have it; every partial row of C is sent on once, until it reaches its owner;
+        nothing is listed in vain; and where there is a certificate, its matching is one, and is as
+        large in every block as what moves for that block.
 
         Raises
         ------
@@ -257,8 +235,8 @@ class Plan:
     def transposed(self, A: Any = None) -> Plan:
         """Plan for A.T B with every nonzero multiplied where this plan multiplies it.
 
-        Rows of B and partial rows of C swap roles and directions: volume and certificate are the
-        same, the traffic is transposed.
+        Rows of B and partial rows of C swap roles and directions, and stages their order: volume
+        and certificate are the same, the traffic is transposed.
 
         Parameters
         ----------
@@ -268,6 +246,34 @@ class Plan:
         start = perf_counter()
         values = transposed_parts(self, self._pattern(A))
         return replace(self, **values, setup_seconds=perf_counter() - start)
+
+    def demand(self, k: int = 64, dtype: Any = "float32", c_dtype: Any = None) -> Traffic:
+        """What one product asks of network and ranks, as :func:`dtoolkit.comm.predict` takes it.
+
+        Parameters
+        ----------
+        k : int
+            Dense columns.
+        dtype, c_dtype : dtype
+            Of B and of C; C's is by default B's.
+        """
+        return demand(self, dense_columns(k), dtype, c_dtype)
+
+    def predict(self, network: Any, *, k: int = 64, dtype: Any = "float32") -> Prediction:
+        """Time of one product on a network (modelled): see :func:`dtoolkit.comm.predict`.
+
+        Parameters
+        ----------
+        network : dtoolkit.comm.Network
+            Of as many ranks.
+        k : int
+            Dense columns.
+        dtype : dtype
+            Of B and C.
+        """
+        from dtoolkit.comm import predict
+
+        return predict(self.demand(k, dtype), network)
 
     def multiply(self, A: DistSparse, B: Any, *, kernel: str | None = None) -> DistDense:
         """What ``A @ B`` calls: see :func:`dtoolkit.spmm.multiply.multiply`."""
@@ -325,32 +331,10 @@ class Plan:
         state = {item.name: getattr(self, item.name) for item in fields(self)}
         return {**state, "structure": None}
 
-    def _pair(
-        self, lists: PairLists, source: int, target: int, shards: Layout, whole: int
-    ) -> NDArray[np.int64]:
-        for name, rank in (("source", source), ("target", target)):
-            if not 0 <= rank < self.parts:
-                raise PlanError(f"{name}={rank} is not a rank: ranks are 0 to {self.parts - 1}")
-        if lists.index is None:
-            return shards.indices(whole) if source != target else np.empty(0, dtype=np.int64)
-        pair = source * self.parts + target
-        return lists.index[lists.ptr[pair] : lists.ptr[pair + 1]]
-
-    def _row_bytes(self, k: int, b_dtype: Any, c_dtype: Any) -> tuple[int, int]:
-        k = _dense_columns(k)
-        b_size = itemsize(b_dtype, "b_dtype")
-        return k * b_size, k * (b_size if c_dtype is None else itemsize(c_dtype, "c_dtype"))
-
     def _pattern(self, A: Any) -> Structure:
         if A is None and self.structure is None:
             raise PlanError("this plan came without its matrix: pass A, the matrix it was made for")
         return self.require(self.structure if A is None else A)
-
-
-def _dense_columns(k: int) -> int:
-    if isinstance(k, int | np.integer) and not isinstance(k, bool) and k >= 0:
-        return int(k)
-    raise PlanError(f"k={k!r}: wanted a number of dense columns, an integer of at least 0")
 
 
 def _size(shape: tuple[int, int], nnz: int) -> str:

@@ -17,10 +17,31 @@ from dtoolkit.errors import PlanError
 from dtoolkit.spmm.blocks import Blocks
 from dtoolkit.spmm.cover import minimum_cover
 
-__all__ = ["NAMES", "Assignment", "Column", "Joint", "Row", "Strategy", "assign", "cite"]
+__all__ = [
+    "NAMES",
+    "OVER_GRID",
+    "OVER_NODES",
+    "Assignment",
+    "Column",
+    "Joint",
+    "Row",
+    "Strategy",
+    "assign",
+    "cite",
+]
 
 #: Strategies that ``plan`` knows by name.
-NAMES = ("oblivious", "column", "row", "joint", "auto")
+NAMES = (
+    *("oblivious", "column", "row", "joint"),
+    *("hier-column", "hier-row", "hier-joint", "node-pair"),
+    *("1.5d", "2d", "auto"),
+)
+
+#: Those that go by way of nodes, and need to know them.
+OVER_NODES = ("hier-column", "hier-row", "hier-joint", "node-pair")
+
+#: Those that lay ranks on a grid and move whole shards.
+OVER_GRID = ("1.5d", "2d")
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,19 +119,47 @@ class Joint:
         return Assignment(~cover.columns[blocks.column_vertex], cover.matched)
 
 
+#: What each decides on blocks of two ranks. The cover of whole nodes (:mod:`.node_pair`) and the
+#: grid (:mod:`.decisions`) come on top of that.
 _BUILT_IN: dict[str, type[Strategy]] = {
+    "oblivious": Column,
     "column": Column,
     "row": Row,
     "joint": Joint,
-    "oblivious": Column,
+    "hier-column": Column,
+    "hier-row": Row,
+    "hier-joint": Joint,
+    "node-pair": Joint,
+    "1.5d": Column,
+    "2d": Column,
 }
 
+_CAGNET = (
+    "A. Tripathy, K. Yelick, A. Buluc: Reducing communication in graph neural network training "
+    "(CAGNET), SC 2020, arXiv 2005.03300"
+)
+_SHIRO = "SHIRO: near-optimal communication for distributed SpMM, arXiv 2512.20178"
+_NODES = (
+    " over nodes: a row of B crosses to a node once, partial rows of C are added up in the node "
+    "where they were computed. Reconstructed in its details."
+)
+_GRID = (
+    "Here operand and result stay in 1D rows, one copy of each; CAGNET replicates the dense "
+    "operand and broadcasts blocks in turn."
+)
+
 _SOURCES = {
-    "oblivious": "A. Tripathy, K. Yelick, A. Buluc: Reducing communication in graph neural network "
-    "training (CAGNET), SC 2020, arXiv 2005.03300: the 1D algorithm.",
+    "oblivious": f"{_CAGNET}: the 1D algorithm.",
     "column": "Sparsity-aware 1D SpMM (SPA), as described in SHIRO, arXiv 2512.20178.",
     "row": "Row-based 1D SpMM, as described in SHIRO, arXiv 2512.20178.",
-    "joint": "SHIRO: near-optimal communication for distributed SpMM, arXiv 2512.20178.",
+    "joint": f"{_SHIRO}.",
+    "hier-column": f"{_SHIRO}: rows of B{_NODES}",
+    "hier-row": f"{_SHIRO}: partial rows of C{_NODES}",
+    "hier-joint": f"{_SHIRO}: the joint cover of two ranks' blocks{_NODES}",
+    "node-pair": f"{_SHIRO}: the cover of two nodes' blocks{_NODES} Which of the two covers the "
+    "paper solves, of ranks or of nodes, could not be seen.",
+    "1.5d": f"{_CAGNET}: the 1.5D algorithm. {_GRID}",
+    "2d": f"{_CAGNET}: the 2D algorithm (SUMMA). {_GRID}",
 }
 
 

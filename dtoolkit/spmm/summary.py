@@ -10,7 +10,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dtoolkit.errors import PlanError
-from dtoolkit.spmm.assembly import Load
+from dtoolkit.spmm.load import Load
+from dtoolkit.spmm.strategies import NAMES
 
 if TYPE_CHECKING:
     from dtoolkit.spmm.planned import Plan
@@ -27,7 +28,8 @@ def table(loads: Sequence[Load]) -> pd.DataFrame:
         Index ``strategy``. Columns: ``volume``, rows sent in all; ``share``, of the oblivious
         volume; ``largest_sent`` and ``largest_moved``, rows sent, and sent or received, by the
         busiest rank; ``traffic_imbalance`` and ``work_imbalance``, the busiest rank over the mean
-        (1 is even), in rows moved and in nonzeros multiplied.
+        (1 is even), in rows moved and in nonzeros multiplied; where nodes are known,
+        ``between_nodes``, rows sent from one node to another in all.
     """
     loads = sorted(loads, key=_rank)
     whole = next((load.volume for load in loads if load.strategy == "oblivious"), 0)
@@ -42,13 +44,14 @@ def table(loads: Sequence[Load]) -> pd.DataFrame:
             "work_imbalance": [imbalance(load.work) for load in loads],
         }
     )
+    if any(load.between is not None for load in loads):
+        frame["between_nodes"] = [load.between for load in loads]
     return frame.set_index("strategy")
 
 
 def _rank(load: Load) -> int:
     """Order of the known strategies; own ones come last."""
-    known = ("oblivious", "column", "row", "joint")
-    return known.index(load.strategy) if load.strategy in known else len(known)
+    return NAMES.index(load.strategy) if load.strategy in NAMES else len(NAMES)
 
 
 def imbalance(values: NDArray[np.int64]) -> float:
@@ -65,9 +68,17 @@ def plan_text(plan: Plan) -> str:
         for load in sorted(plan.loads, key=_rank)
         if load.strategy != plan.strategy
     )
-    proof = "" if plan.matching is None else ", proven least by a matching of that size"
-    if plan.matching is not None and plan.weights != (1, 1):
-        proof = f", proven least at weights {plan.weights[0]}:{plan.weights[1]} (B:C)"
+    proof = f", {plan.proof}" if plan.proof else ""
+    route = ""
+    if len(plan.stages) > 1:
+        steps = (f"{stage.name} {stage.volume:,}" for stage in plan.stages)
+        route = f"\n  stages    {' -> '.join(steps)}"
+    if plan.nodes is not None:
+        count = len(np.unique(plan.nodes))
+        route += (
+            f"\n  nodes     {count:,}: {plan.volume_between_nodes:,} rows between them, "
+            f"{plan.volume_inside_nodes:,} inside"
+        )
     lines = [
         f"Plan: {plan.shape[0]:,} x {plan.shape[1]:,} matrix, {plan.nnz:,} nonzeros, over "
         f"{plan.parts:,} part{'s' if plan.parts != 1 else ''} ({plan.rows.kind} rows)",
@@ -75,7 +86,7 @@ def plan_text(plan: Plan) -> str:
         if plan.reason
         else f"  strategy  {plan.strategy}",
         f"  planned   {plan.volume:,} rows sent a product: {int(own.b_sent.sum()):,} of B and "
-        f"{int(own.c_sent.sum()):,} partial ones of C{proof}",
+        f"{int(own.c_sent.sum()):,} partial ones of C{proof}{route}",
         f"  against   {others}",
         f"  busiest   rank moves {int(own.moved.max()):,} rows ({imbalance(own.moved):.2f} of the "
         f"mean), multiplies {int(own.work.max()):,} nonzeros ({imbalance(own.work):.2f})",

@@ -8,6 +8,8 @@ import numpy as np
 from scipy import sparse
 
 from dtoolkit.spmm.blocks import Structure
+from dtoolkit.spmm.load import TURNED
+from dtoolkit.spmm.routes import transposed
 
 if TYPE_CHECKING:
     from dtoolkit.spmm.planned import Plan
@@ -20,11 +22,12 @@ def transposed_parts(plan: Plan, A: Structure) -> dict[str, Any]:
 
     A nonzero computed where its row lives has the row of B sent to it; transposed, it gives a
     partial sum of that row's place, sent the other way. So the lists swap roles and directions,
-    and off the diagonal ``by_row`` flips.
+    stages their order, and ``by_row`` tells whether it was multiplied away from its row of B.
     """
     order, structure = _transpose(A)
     nonzero_row = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
-    away = plan.rows.owner(nonzero_row) != plan.columns.owner(A.indices)
+    source = plan.columns.owner(A.indices)
+    home = plan.home(plan.rows.owner(nonzero_row), source, plan.by_row)
     matched = plan.matched
     if matched is not None:
         place = np.empty(len(order), dtype=matched.dtype)
@@ -32,18 +35,18 @@ def transposed_parts(plan: Plan, A: Structure) -> dict[str, Any]:
         matched = np.sort(place[matched])
     return {
         "shape": structure.shape,
-        "strategy": {"column": "row", "row": "column"}.get(plan.strategy, plan.strategy),
+        "strategy": TURNED.get(plan.strategy, plan.strategy),
         "rows": plan.columns,
         "columns": plan.rows,
-        "by_row": (~plan.by_row & away)[order],
-        "b": plan.c.transposed(),
-        "c": plan.b.transposed(),
+        "by_row": (home != source)[order],
+        "stages": transposed(plan.stages),
         "matched": matched,
         "matching": None if plan.matching is None else plan.matching.T.copy(),
         "weights": (plan.weights[1], plan.weights[0]),
         "loads": tuple(load.transposed() for load in plan.loads),
         "digest": structure.digest(),
         "structure": structure,
+        "turned": not plan.turned,
     }
 
 

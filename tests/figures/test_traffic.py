@@ -90,7 +90,7 @@ def test_compare_draws_all_strategies_of_a_plan(joint):
     check_figure(figure)
     bar = figure.data[0]
     table = joint.compare()["volume"]
-    assert list(bar.x) == ["oblivious", "column", "row", "joint"]
+    assert list(bar.x) == ["oblivious", "column", "row", "joint", "1.5d", "2d"]
     assert list(bar.y) == [table[name] for name in bar.x]
     assert figure.layout.yaxis.title.text == "rows sent in all (rows)"
     colours = dict(zip(bar.x, bar.marker.color, strict=True))

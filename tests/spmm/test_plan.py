@@ -20,6 +20,7 @@ from dtoolkit.spmm.plan import Plan, plan
 from dtoolkit.spmm.strategies import NAMES, Assignment
 
 STRATEGIES = ("oblivious", "column", "row", "joint")
+ROUTED = ("hier-column", "hier-row", "hier-joint", "node-pair", "1.5d", "2d")
 
 
 def matrix(shape, cells):
@@ -194,7 +195,8 @@ def test_a_users_strategy():
     made.check(A)
     assert made.strategy == "heavy rows"
     assert made.by_row.any()
-    assert list(made.compare().index) == ["oblivious", "column", "row", "joint", "heavy rows"]
+    names = ["oblivious", "column", "row", "joint", "1.5d", "2d", "heavy rows"]
+    assert list(made.compare().index) == names
 
     def column(blocks):
         return Assignment(np.zeros(blocks.nonzeros, dtype=bool))
@@ -271,16 +273,17 @@ def test_check_finds_what_was_tampered_with():
     flipped[np.flatnonzero(off)[0]] ^= True
     diagonal = made.by_row.copy()
     diagonal[np.flatnonzero(~off)[0]] = True
+    (stage,) = made.stages
     index = made.b_index.copy()
     index[0] = (index[0] + 1) % 120
     matching = made.matching.copy()
     matching[0, 1] += 1
     column = plan(A, parts=4, strategy="column")
     tampered = [
-        (replace(made, by_row=flipped), "needs"),
+        (replace(made, by_row=flipped), "need"),
         (replace(made, by_row=diagonal), "one rank"),
         (replace(made, by_row=made.by_row[:-1]), "by_row"),
-        (replace(made, b=replace(made.b, index=index)), "does not need"),
+        (replace(made, stages=(replace(stage, b=replace(stage.b, index=index)),)), "need"),
         (replace(made, matching=matching), "matching"),
         (replace(made, matched=np.sort(np.r_[made.matched[1:], made.matched[1]])), "too often"),
         (replace(made, matched=made.matched[1:]), "certificate has"),
@@ -388,4 +391,4 @@ def test_text_names_what_is_planned_and_what_measured():
     for words in ("40 x 40", "4 parts", "joint", "planned", "against", "oblivious 120", "measured"):
         assert words in text
     assert "2512.20178" in made.cite()
-    assert set(NAMES) == {*STRATEGIES, "auto"}
+    assert set(NAMES) == {*STRATEGIES, *ROUTED, "auto"}

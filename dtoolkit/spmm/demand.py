@@ -1,0 +1,57 @@
+"""What one product by a plan asks of a network and of the ranks, for predictions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from dtoolkit.comm import Traffic
+    from dtoolkit.spmm.planned import Plan
+
+__all__ = ["demand"]
+
+
+def demand(plan: Plan, k: int, b_dtype: Any, c_dtype: Any = None) -> Traffic:
+    """Bytes and work of one product, phase by phase, in the order in which a rank takes them.
+
+    Partial rows that leave first are computed before anything is sent (phase "spmm/pack", where
+    there are any). While the first stage moves, ranks multiply their own nonzeros and the partial
+    rows of later stages; while a later one moves, what came before it. What is multiplied with rows
+    of the last stage comes after it.
+
+    Parameters
+    ----------
+    plan : Plan
+    k : int
+        Dense columns.
+    b_dtype, c_dtype : dtype
+    """
+    from dtoolkit.comm import Phase, Traffic
+
+    none = np.zeros(plan.parts, dtype=np.int64)
+    still = np.zeros((plan.parts, plan.parts), dtype=np.int64)
+    label = f"{plan.strategy} over {plan.parts} ranks, {k} columns"
+    computed = b_dtype if c_dtype is None else c_dtype
+    stages = plan.stages
+    later = sum((stage.partial for stage in stages[1:]), start=none)
+    arriving = sum((stage.remote + stage.through + stage.partial for stage in stages), start=none)
+    own = plan.work - arriving
+    if not stages:
+        return Traffic((Phase("spmm", still, _columns(own, k)),), label, computed)
+    phases = []
+    if stages[0].partial.any():
+        packed = _columns(stages[0].partial, k)
+        phases.append(Phase("spmm/pack", still, packed))
+    sent = plan.stage_bytes(k, b_dtype, c_dtype)
+    for number, (stage, name) in enumerate(zip(stages, plan.phases, strict=True)):
+        meanwhile = own + later if number == 0 else stages[number - 1].remote
+        last = stage.remote if number == len(stages) - 1 else none
+        after = stage.through + last
+        phases.append(Phase(name, sent[number][1], _columns(meanwhile, k), _columns(after, k)))
+    return Traffic(tuple(phases), label, computed)
+
+
+def _columns(nonzeros: Any, k: int) -> Any:
+    return nonzeros.astype(np.float64) * k
