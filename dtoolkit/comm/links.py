@@ -36,7 +36,7 @@ class Links:
         Who has one link of this kind each.
     tier : int
         Dimension of the network, from 0; of a two-tier one 0 is inside a node and 1 is between
-        nodes.
+        nodes; of a measured one 0 is ranks and 1 is hosts.
     direction : {"out", "in", "through"}
     bytes : int64 array, shape (n,)
         Bytes that go through each.
@@ -191,7 +191,7 @@ def _hosts(network: Network, sent: NDArray[np.int64], out: Links) -> Links:
     with np.errstate(divide="ignore", invalid="ignore"):
         effective = np.where(moved > 0, moved / busy, table.host_capacity)
     return Links(
-        "host {}, all of its ranks", "node", 0, "through", moved, effective, latency * (moved > 0)
+        "host {}, all of its ranks", "node", 1, "through", moved, effective, latency * (moved > 0)
     )
 
 
@@ -214,8 +214,9 @@ def _even(
 ) -> Links:
     """Make links that are all alike."""
     assert bandwidth is not None
-    speed = np.full(len(moved), bandwidth)
-    return Links(words, owner, tier, direction, moved, speed, latency * (moved > 0))
+    speed = np.full(len(moved), bandwidth, dtype=np.float64)
+    late = np.where(moved > 0, latency, 0.0)
+    return Links(words, owner, tier, direction, moved, speed, late)
 
 
 _LOADS: dict[str, Callable[[Network, NDArray[np.int64]], tuple[Links, ...]]] = {

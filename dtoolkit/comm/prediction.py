@@ -38,6 +38,8 @@ class PhaseTime:
     Attributes
     ----------
     name : str
+    sent : int
+        Bytes that move, each counted once, however many links it takes.
     exchange : float
         Seconds of the busiest link.
     work : float
@@ -48,23 +50,33 @@ class PhaseTime:
         All links, with what loads them.
     busiest : (int, int) or None
         Group among the links, and the link in it, which is busiest; None where nothing moves.
+    overlap : float
+        Share of the shorter of exchange and work that hides behind the longer.
+    fixed : float
+        Seconds that pass whatever moves.
     """
 
     name: str
+    sent: int
     exchange: float
     work: float
     after: float
     links: tuple[Links, ...]
     busiest: tuple[int, int] | None
+    overlap: float = 1.0
+    fixed: float = 0.0
 
     @property
     def seconds(self) -> float:
         """How long the phase takes."""
-        return max(self.exchange, self.work) + self.after
+        longer, shorter = max(self.exchange, self.work), min(self.exchange, self.work)
+        return self.fixed + longer + (1 - self.overlap) * shorter + self.after
 
     @property
     def bottleneck(self) -> str:
         """What the phase waits for, in words."""
+        if self.fixed:
+            return f"the launch itself: {seconds_text(self.fixed)}"
         if self.busiest is not None and self.exchange >= max(self.work, self.after):
             return _link_words(self)
         waited = self.after + (self.work if self.work > self.exchange else 0.0)
@@ -133,17 +145,28 @@ class Prediction:
         parts = [_link_frame(step) for step in self.steps]
         return pd.concat(parts, ignore_index=True)
 
+    def by_phase(self) -> pd.DataFrame:
+        """Sum up phases of one name, as a trace of many calls has them.
+
+        Returns
+        -------
+        DataFrame
+            Indexed by phase, in order of first appearance; columns exchange, compute, after and
+            seconds are sums, and bottleneck is that of the longest.
+        """
+        frame = self.phases
+        groups = frame.groupby("phase", sort=False)
+        total = groups[["exchange", "compute", "after", "seconds"]].sum()
+        longest = frame.loc[groups["seconds"].idxmax().reindex(total.index)]
+        return total.assign(bottleneck=longest["bottleneck"].to_numpy())
+
     @property
     def bottleneck(self) -> str:
         """What takes most of the time, in words: a link with its bytes, or computing."""
-        causes: dict[str, list[PhaseTime]] = {}
-        for step in self.steps:
-            causes.setdefault(step.name, []).append(step)
-        main = max(causes.values(), key=lambda steps: sum(s.seconds for s in steps))
-        longest = max(main, key=lambda step: step.seconds)
-        if len(causes) == 1 or not longest.seconds:
-            return longest.bottleneck
-        return f"{longest.bottleneck} (in {longest.name})"
+        frame = self.by_phase()
+        main = frame["seconds"].idxmax()
+        words = str(frame["bottleneck"][main])
+        return f"{words} (in {main})" if len(frame) > 1 and self.seconds else words
 
     @property
     def error(self) -> float | None:
@@ -212,6 +235,8 @@ def predict(
     computes = any(phase.work.any() or phase.after.any() for phase in traffic.phases)
     rate = network.rate_of(traffic.dtype if dtype is None else dtype) if computes else None
     steps = tuple(_time(phase, network, rate) for phase in traffic.phases)
+    if traffic.launches and network.overhead:
+        steps = (_launches(traffic, network), *steps)
     return Prediction(network, traffic.label, steps, computes and rate is None)
 
 
@@ -242,7 +267,15 @@ def _time(phase: Phase, network: Network, rate: float | None) -> PhaseTime:
         0.0 if rate is None else float(amount.max(initial=0.0)) / rate
         for amount in (phase.work, phase.after)
     )
-    return PhaseTime(phase.name, exchange, work, after, links, busiest)
+    sent = int(phase.sent.sum())
+    return PhaseTime(phase.name, sent, exchange, work, after, links, busiest, network.overlap)
+
+
+def _launches(traffic: Traffic, network: Network) -> PhaseTime:
+    """Predict what launches take beside their phases."""
+    still = network.loads(np.zeros((network.ranks, network.ranks), np.int64))
+    fixed = traffic.launches * network.overhead
+    return PhaseTime("launch", 0, 0.0, 0.0, 0.0, still, None, fixed=fixed)
 
 
 def _link_words(step: PhaseTime) -> str:
@@ -276,10 +309,10 @@ def _link_frame(step: PhaseTime) -> pd.DataFrame:
 
 def _phase_lines(prediction: Prediction) -> Iterator[str]:
     """Write the first phases, one a line, where there are several."""
-    steps = prediction.steps
-    if len(steps) == 1:
+    frame = prediction.by_phase()
+    if len(frame) == 1:
         return
-    for step in steps[:8]:
-        yield f"  {step.name}: {seconds_text(step.seconds)}, {step.bottleneck}"
-    if len(steps) > 8:
-        yield f"  and {len(steps) - 8:,} more phases"
+    for name, row in frame.head(8).iterrows():
+        yield f"  {name}: {seconds_text(row.seconds)}, {row.bottleneck}"
+    if len(frame) > 8:
+        yield f"  and {plural(len(frame) - 8, 'more phase')}"

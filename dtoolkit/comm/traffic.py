@@ -81,6 +81,8 @@ class Traffic:
     dtype : str
         Of what is computed, such as ``"float32"``: chooses among the rates of a network; empty
         where that is not known.
+    launches : int
+        Launches that it takes, each of which has an overhead beside its phases.
 
     Raises
     ------
@@ -91,6 +93,7 @@ class Traffic:
     phases: tuple[Phase, ...]
     label: str = ""
     dtype: str = ""
+    launches: int = 0
 
     def __post_init__(self) -> None:
         phases = tuple(self.phases)
@@ -127,6 +130,11 @@ class Traffic:
             f"<Traffic{f' of {self.label}' if self.label else ''}: {bytes_text(self.total)} in "
             f"{plural(len(self.phases), 'phase')} on {plural(self.ranks, 'rank')}>"
         )
+
+    def _repr_html_(self) -> str:
+        from dtoolkit.figures.network_cards import traffic_card
+
+        return traffic_card(self)
 
 
 def of_events(events: Iterable[Event], ranks: int, label: str) -> Traffic:

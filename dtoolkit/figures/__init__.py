@@ -6,7 +6,10 @@ cards say what is planned and what is measured, work without a network, and read
 
 from dtoolkit.figures.cards import array_card, cluster_card, layout_card, plan_card, trace_card
 from dtoolkit.figures.gantt import schedule
+from dtoolkit.figures.network import network
+from dtoolkit.figures.network_cards import network_card, prediction_card, traffic_card
 from dtoolkit.figures.pattern import pattern
+from dtoolkit.figures.prediction import prediction
 from dtoolkit.figures.timeline import timeline
 from dtoolkit.figures.traffic import compare, traffic
 
@@ -15,10 +18,15 @@ __all__ = [
     "cluster_card",
     "compare",
     "layout_card",
+    "network",
+    "network_card",
     "pattern",
     "plan_card",
+    "prediction",
+    "prediction_card",
     "schedule",
     "timeline",
     "trace_card",
     "traffic",
+    "traffic_card",
 ]

@@ -26,6 +26,7 @@ __all__ = [
     "cividis",
     "count_text",
     "ink_on",
+    "plain",
     "plural",
     "seconds_text",
     "title",
@@ -136,6 +137,13 @@ def ink_on(colour: str) -> str:
     r, g, b = (c / 255 for c in _rgb(colour))
     luminance = 0.2126 * r**2.2 + 0.7152 * g**2.2 + 0.0722 * b**2.2
     return "#000000" if luminance > 0.18 else "#ffffff"
+
+
+def plain(text: str) -> str:
+    """Escape what Plotly would take for markup or for a field of a template."""
+    for sign, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("%{", "%&#123;")):
+        text = text.replace(sign, entity)
+    return text
 
 
 def _rgb(colour: str) -> tuple[int, int, int]:

@@ -12,6 +12,7 @@ from dtoolkit.figures.theme import (
     base_layout,
     bytes_text,
     category_colours,
+    plain,
     plural,
     seconds_text,
     title,
@@ -99,13 +100,13 @@ def _operation(
         axis=1,
     ).astype(np.float32)
     numbers[:, 2] *= 1e3
-    phases = [f"<br>phase {phase}" if phase else "" for phase in events["phase"].map(_plain)]
+    phases = [f"<br>phase {phase}" if phase else "" for phase in events["phase"].map(plain)]
     return go.Scatter(
         x=x.ravel(),
         y=y,
         mode="lines+markers" if marked else "lines",
         connectgaps=False,
-        name=_plain(str(name)),
+        name=plain(str(name)),
         line={"color": colour, "width": lane, "simplify": False},
         marker={
             "symbol": "line-ns-open",
@@ -116,18 +117,11 @@ def _operation(
         customdata=np.repeat(numbers, 3, axis=0),
         text=[phase for phase in phases for _ in range(3)] if any(phases) else None,
         hovertemplate=(
-            f"<b>{_plain(str(name))}</b>, rank %{{y}}, launch %{{customdata[3]:d}}%{{text}}"
+            f"<b>{plain(str(name))}</b>, rank %{{y}}, launch %{{customdata[3]:d}}%{{text}}"
             "<br>%{customdata[2]:.4~g} ms; at %{x:.6~g} ms"
             "<br>sent %{customdata[0]:.3~s}B, received %{customdata[1]:.3~s}B<extra></extra>"
         ).replace("%{text}", "%{text}" if any(phases) else ""),
     )
-
-
-def _plain(text: str) -> str:
-    """Escape what Plotly would take for markup or for a field of a template."""
-    for sign, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("%{", "%&#123;")):
-        text = text.replace(sign, entity)
-    return text
 
 
 def _lane_width(ranks: int) -> float:
