@@ -86,7 +86,7 @@ def test_the_refusal_says_what_to_write():
         (-1.0, "above 0"),
         (math.nan, "finite"),
         (math.inf, "finite"),
-        (10**400, "finite"),
+        pytest.param(10**400, "finite", id="10**400"),
         (True, "of type bool"),
         (np.True_, "of type bool"),
         (None, "is None"),
