@@ -47,6 +47,11 @@ class Network:
         dtype; None: time to compute is not modelled.
     table : Measured or None
         What was measured, of a measured network.
+    overhead : float
+        Seconds that a launch takes beside what the ranks do in it.
+    overlap : float
+        Share of the shorter of sending and computing that hides behind the other one, from 0 (they
+        share the same cores) to 1.
     """
 
     kind: str
@@ -55,6 +60,8 @@ class Network:
     node_bandwidth: float | None = None
     rate: float | Mapping[str, float] | None = None
     table: Measured | None = None
+    overhead: float = 0.0
+    overlap: float = 1.0
 
     @classmethod
     def flat(
@@ -171,6 +178,8 @@ class Network:
         nodes: ArrayLike | None = None,
         message: float | str = 0.0,
         rate: float | Mapping[str, float] | None = None,
+        overhead: float | str = 0.0,
+        overlap: float = 1.0,
         error: float | None = None,
     ) -> Network:
         """Ranks as they were measured, pair by pair and all at once.
@@ -190,6 +199,10 @@ class Network:
             Seconds that a rank spends on each message that it sends, beside its bytes.
         rate : float or mapping of str to float, optional
             Nonzeros times dense columns a second of a rank's kernel, also by name of dtype.
+        overhead : float or str
+            Seconds that a launch takes beside what the ranks do in it.
+        overlap : float
+            Share of the shorter of sending and computing that hides behind the other, 0 to 1.
         error : float, optional
             Relative error of what this network says, as it was measured (0.1 is 10%).
 
@@ -199,7 +212,16 @@ class Network:
             Naming the argument that is wrong.
         """
         table = Measured.of(latency, bandwidth, host_capacity, nodes, message, error)
-        return cls("measured", len(table.nodes), rate=rates(rate), table=table)
+        if not 0 <= overlap <= 1:
+            raise ValueError(f"overlap={overlap!r}: wanted a share from 0 to 1")
+        return cls(
+            "measured",
+            len(table.nodes),
+            rate=rates(rate),
+            table=table,
+            overhead=seconds(overhead, "overhead"),
+            overlap=float(overlap),
+        )
 
     @cached_property
     def nodes(self) -> NDArray[np.int32]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ __all__ = ["from_json", "load", "save", "to_json"]
 
 FORMAT = "dtoolkit network"
 VERSION = 1
+_BESIDE = {"overhead": 0.0, "overlap": 1.0}  # fields of any kind of network, as they usually are
 
 
 def to_json(network: Network) -> str:
@@ -46,8 +49,13 @@ def from_json(cls: type[Network], text: str) -> Network:
     }
     if kind not in makers:
         raise ValueError(f"kind={kind!r}: wanted one of {', '.join(makers)}")
+    beside = {name: record.pop(name, usual) for name, usual in _BESIDE.items()}
+    if not all(type(n) in (int, float) and 0 <= n < math.inf for n in beside.values()):
+        raise ValueError(f"{' or '.join(_BESIDE)} is no number of at least 0")
+    if beside["overlap"] > 1:
+        raise ValueError(f"overlap={beside['overlap']!r}: wanted a share from 0 to 1")
     try:
-        return makers[kind](**record)
+        return replace(makers[kind](**record), **beside)
     except TypeError as error:
         raise ValueError(f"this is not a whole {kind} network: {error}") from error
 
@@ -73,7 +81,8 @@ def load(cls: type[Network], path: str | os.PathLike[str]) -> Network:
 
 def _fields(network: Network) -> dict[str, Any]:
     """Return the arguments that make the same network again."""
-    rate = {} if network.rate is None else {"rate": network.rate}
+    more: dict[str, Any] = {} if network.rate is None else {"rate": network.rate}
+    more |= {n: getattr(network, n) for n, usual in _BESIDE.items() if getattr(network, n) != usual}
     table = network.table
     if table is not None:
         bandwidth = table.bandwidth.copy()
@@ -85,11 +94,11 @@ def _fields(network: Network) -> dict[str, Any]:
             "nodes": table.nodes.tolist(),
             "message": table.message,
             "error": table.error,
-            **rate,
+            **more,
         }
     if network.kind == "flat":
         (one,) = network.dimensions
-        return {"ranks": one.ranks, "bandwidth": one.bandwidth, "latency": one.latency, **rate}
+        return {"ranks": one.ranks, "bandwidth": one.bandwidth, "latency": one.latency, **more}
     if network.kind == "two-tier":
         inner, outer = network.dimensions
         return {
@@ -100,9 +109,9 @@ def _fields(network: Network) -> dict[str, Any]:
             "inter_latency": outer.latency,
             "intra_latency": inner.latency,
             "node": network.node_bandwidth,
-            **rate,
+            **more,
         }
     return {
         "dimensions": [[d.kind, d.ranks, d.bandwidth, d.latency] for d in network.dimensions],
-        **rate,
+        **more,
     }

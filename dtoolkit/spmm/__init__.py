@@ -7,6 +7,7 @@ from dtoolkit.spmm.kernels import LocalCSR
 from dtoolkit.spmm.multiply import RedistributionWarning, multiply
 from dtoolkit.spmm.operand import Operand
 from dtoolkit.spmm.plan import Plan, plan
+from dtoolkit.spmm.rate import local_product
 
 __all__ = [
     "LocalCSR",
@@ -14,6 +15,7 @@ __all__ = [
     "Plan",
     "RedistributionWarning",
     "distribute",
+    "local_product",
     "multiply",
     "plan",
     "product",
