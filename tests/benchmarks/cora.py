@@ -2,8 +2,8 @@
 
 The published GCN (Kipf and Welling, ICLR 2017) reaches 81.5% on the test nodes, the mean over 100
 runs. Trained here with the same sizes and settings, whole graph in every step, no early stop; what
-is told is the accuracy after the last epoch. GraphSAGE is told for comparison; its authors report no
-figure for this split.
+is told is the accuracy after the last epoch. GraphSAGE is told for comparison; its authors report
+no figure for this split.
 """
 
 from __future__ import annotations
