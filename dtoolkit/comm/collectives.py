@@ -15,7 +15,7 @@ from dtoolkit.comm.exact import rational, whole
 from dtoolkit.comm.network import Dimension, Network
 from dtoolkit.comm.queueing import Queues, Work
 from dtoolkit.comm.schedules import Stage, schedule
-from dtoolkit.comm.simulation import stage_seconds
+from dtoolkit.comm.serving import stage_seconds
 from dtoolkit.comm.themis import Policy
 
 __all__ = ["Collective", "Collectives", "Scope", "carve"]
@@ -78,7 +78,7 @@ class Collectives:
         scopes = list(dict.fromkeys(kind.scope for kind in known))
         # The bound knows no dimensions: each group of ranks has all of its bandwidth at once.
         self._lanes = {scope: len(dimensions) + i for i, scope in enumerate(scopes)}
-        self._orders = {} if self._ideal else {s: self._stages(s, policy) for s in scopes}
+        self._orders = {s: self._stages(s, policy) for s in scopes if s and not self._ideal}
         paths = {kind: self._paths(kind) for kind in known}
         works = [work for path in paths.values() for stages in path for work in stages]
         spent, self.unit = whole([*(seconds for _, _, seconds in works), *times])

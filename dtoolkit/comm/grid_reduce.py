@@ -17,14 +17,14 @@ from typing import Any
 
 import torch
 
+from dtoolkit.comm.arguments import check_order, dimensions_of
 from dtoolkit.comm.communicator import Communicator
 from dtoolkit.comm.exchange import plain
 from dtoolkit.comm.network import Dimension, Network
-from dtoolkit.comm.queueing import check_order
 from dtoolkit.comm.reduction import check_reduction, reduce_in_order
-from dtoolkit.comm.schedules import Schedule, Stage, dimensions_of
+from dtoolkit.comm.schedules import Schedule, Stage
 from dtoolkit.comm.schedules import schedule as make_schedule
-from dtoolkit.comm.simulation import call_order
+from dtoolkit.comm.serving import call_order
 from dtoolkit.comm.themis import Policy
 from dtoolkit.errors import MessageMismatch
 

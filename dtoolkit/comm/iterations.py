@@ -22,11 +22,10 @@ import pandas as pd
 
 from dtoolkit.comm import units
 from dtoolkit.comm.amounts import seconds_text
+from dtoolkit.comm.arguments import check_chunks, check_latency, check_order, dimensions_of
 from dtoolkit.comm.collectives import Collective, Collectives, carve
 from dtoolkit.comm.exact import rational
 from dtoolkit.comm.network import Dimension, Network
-from dtoolkit.comm.queueing import check_order
-from dtoolkit.comm.schedules import check_chunks, dimensions_of
 from dtoolkit.comm.simulation import dimension_table
 from dtoolkit.comm.themis import Policy, chosen, cite
 from dtoolkit.comm.topologies import TOPOLOGIES, topology
@@ -150,6 +149,7 @@ def iteration(
     dimensions = dimensions_of(network)
     check_order(order)
     check_chunks(chunks)
+    check_latency(latency)
     name = "ideal" if isinstance(policy, str) and policy == "ideal" else chosen(policy).name
     step = _Step(made, dimensions, units.size(bucket, "bucket"))
     time, waits, queues = step.run(policy, order, int(chunks), bool(latency))

@@ -13,9 +13,7 @@ import heapq
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["ORDERS", "Queues", "Served", "Work", "check_order"]
-
-ORDERS = ("fifo", "scf")
+__all__ = ["Queues", "Served", "Work"]
 
 
 class Work(NamedTuple):
@@ -53,7 +51,6 @@ class Queues:
     """
 
     def __init__(self, queues: int, order: str = "fifo") -> None:
-        check_order(order)
         self._smallest_first = order == "scf"
         self._waiting: list[list[tuple[int, int, int, int]]] = [[] for _ in range(queues)]
         self._busy = [False] * queues
@@ -100,17 +97,3 @@ class Queues:
                 self._busy[queue] = True
                 self.served.append(Served(number, stage, now, end))
                 heapq.heappush(events, (end, number, stage))
-
-
-def check_order(order: str) -> None:
-    """Refuse what is no order of a queue.
-
-    Raises
-    ------
-    ValueError
-    """
-    if order not in ORDERS:
-        raise ValueError(
-            "order must be 'fifo' (first come, first served) or 'scf' (smallest chunk first), got "
-            f"{order!r}"
-        )

@@ -25,11 +25,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtoolkit.comm.exact import rational
+from dtoolkit.comm.arguments import check_chunks, check_operation, dimensions_of
 from dtoolkit.comm.network import Dimension, Network
-from dtoolkit.comm.themis import OPERATIONS, Policy, chosen, cite
+from dtoolkit.comm.themis import Policy, chosen, cite
 
-__all__ = ["Schedule", "Stage", "check_chunks", "dimensions_of", "schedule"]
+__all__ = ["Schedule", "Stage", "schedule"]
 
 _VERSION = 1
 
@@ -82,10 +82,7 @@ class Schedule:
         made = tuple(Dimension.of(d, f"dimension {i}") for i, d in enumerate(self.dimensions))
         object.__setattr__(self, "dimensions", made)
         object.__setattr__(self, "orders", _permutations(self.orders, len(made)))
-        if self.operation not in OPERATIONS:
-            raise ValueError(
-                f"operation must be one of {', '.join(OPERATIONS)}; got {self.operation!r}"
-            )
+        check_operation(self.operation)
 
     @property
     def chunks(self) -> int:
@@ -235,8 +232,7 @@ def schedule(
     ValueError
         For an argument out of place, or a policy that gives no permutations.
     """
-    if operation not in OPERATIONS:
-        raise ValueError(f"operation must be one of {', '.join(OPERATIONS)}; got {operation!r}")
+    check_operation(operation)
     check_chunks(chunks)
     dimensions = dimensions_of(network)
     choice = chosen(policy)
@@ -245,45 +241,6 @@ def schedule(
     if len(orders) != chunks:
         raise ValueError(f"policy {choice.name!r} gave {len(orders)} orders for {chunks} chunks")
     return Schedule(dimensions, orders, operation, choice.name)
-
-
-def check_chunks(chunks: int) -> None:
-    """Refuse what is no number of chunks.
-
-    Raises
-    ------
-    ValueError
-    """
-    if isinstance(chunks, bool) or not isinstance(chunks, int | np.integer) or chunks < 1:
-        raise ValueError(f"chunks must be a whole number of at least 1, got {chunks!r}")
-
-
-def dimensions_of(network: Network) -> tuple[Dimension, ...]:
-    """Dimensions that a collective can visit.
-
-    A node of a two-tier network that lets less through than its ranks could send together shares
-    that out among them.
-
-    Raises
-    ------
-    ValueError
-        For what is no network, and for a measured one, which has no dimensions.
-    """
-    if not isinstance(network, Network):
-        raise ValueError(
-            f"network must be a dtoolkit.comm.Network, got {type(network).__name__}; make one with "
-            "Network.dims([(kind, ranks, bandwidth, latency), ...])"
-        )
-    if not network.dimensions:
-        raise ValueError(
-            f"a {network.kind} network has no dimensions: state them with "
-            "Network.dims([(kind, ranks, bandwidth, latency), ...])"
-        )
-    if network.kind != "two-tier" or network.node_bandwidth is None:
-        return network.dimensions
-    inside, between = network.dimensions
-    each = min(rational(between.bandwidth), rational(network.node_bandwidth) / inside.ranks)
-    return inside, Dimension(between.kind, between.ranks, float(each), between.latency)
 
 
 @lru_cache(maxsize=4096)

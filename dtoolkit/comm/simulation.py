@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -23,20 +23,20 @@ from numpy.typing import NDArray
 
 from dtoolkit.comm import units
 from dtoolkit.comm.amounts import bytes_text, seconds_text
-from dtoolkit.comm.exact import rational, whole
+from dtoolkit.comm.arguments import (
+    check_chunks,
+    check_latency,
+    check_operation,
+    check_order,
+    dimensions_of,
+)
+from dtoolkit.comm.exact import rational
 from dtoolkit.comm.network import Dimension, Network
-from dtoolkit.comm.queueing import Queues, Work, check_order
-from dtoolkit.comm.schedules import Schedule, check_chunks, dimensions_of, schedule
-from dtoolkit.comm.themis import OPERATIONS, Policy, cite
+from dtoolkit.comm.schedules import Schedule, schedule
+from dtoolkit.comm.serving import serve
+from dtoolkit.comm.themis import Policy, cite
 
-__all__ = [
-    "Simulation",
-    "call_order",
-    "dimension_table",
-    "simulate",
-    "stage_seconds",
-    "steps",
-]
+__all__ = ["Simulation", "dimension_table", "simulate"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -179,10 +179,8 @@ def simulate(
     amount = units.size(size, "size")
     check_order(order)
     check_chunks(chunks)
-    if not isinstance(latency, bool | np.bool_):
-        raise ValueError(f"latency must be True or False, got {latency!r}")
-    if operation not in OPERATIONS:
-        raise ValueError(f"operation must be one of {', '.join(OPERATIONS)}; got {operation!r}")
+    check_latency(latency)
+    check_operation(operation)
     if isinstance(policy, Schedule):
         plan = _fitting(policy, dimensions, operation)
     elif isinstance(policy, str) and policy == "ideal":
@@ -219,40 +217,12 @@ def dimension_table(
     )
 
 
-def steps(dimension: Dimension) -> int:
-    """Latencies that a reduce-scatter or an all-gather in a dimension pays, one after the other."""
-    if dimension.ranks == 1:
-        return 0
-    if dimension.kind == "ring":
-        return dimension.ranks - 1
-    if dimension.kind == "fc":
-        return 1
-    return (dimension.ranks - 1).bit_length()
-
-
-def stage_seconds(dimension: Dimension, nbytes: Fraction, *, latency: bool) -> Fraction:
-    """Time of a stage in which each rank sends `nbytes` in a dimension, exactly."""
-    wire = nbytes / rational(dimension.bandwidth)
-    return wire + steps(dimension) * rational(dimension.latency) if latency else wire
-
-
-@lru_cache(maxsize=64)
-def call_order(plan: Schedule, order: str = "fifo") -> tuple[tuple[int, int], ...]:
-    """In what order stages begin in the model without latency: (chunk, number of its stage).
-
-    It does not depend on the size, and keeps a chunk's stages in their order: ranks that all make
-    their calls in this order cannot wait for each other in a circle.
-    """
-    queues, _ = _served(plan, plan.dimensions, Fraction(1), order, latency=False)
-    return tuple((s.job, s.stage) for s in queues.served)
-
-
 def _run(
     plan: Schedule, dimensions: tuple[Dimension, ...], size: int, order: str, latency: bool
 ) -> tuple[float, pd.DataFrame]:
     """Serve all chunks, which are there from the beginning."""
     each = Fraction(size, plan.chunks)
-    queues, unit = _served(plan, dimensions, each, order, latency)
+    queues, unit = serve(plan, dimensions, each, order, latency)
     said = [plan.stages(s.job)[s.stage] for s in queues.served]
     bars = _frame(
         chunk=[s.job for s in queues.served],
@@ -263,26 +233,6 @@ def _run(
         nbytes=[float(stage.moved * each) for stage in said],
     )
     return float(max(queues.ended.values()) * unit), bars
-
-
-def _served(
-    plan: Schedule, dimensions: tuple[Dimension, ...], each: Fraction, order: str, latency: bool
-) -> tuple[Queues, Fraction]:
-    """Run the queues for chunks of `each` bytes; returns them, and the seconds of their unit."""
-    stages = [plan.stages(chunk) for chunk in range(plan.chunks)]
-    kinds = sorted({(s.dimension, s.moved) for one in stages for s in one})
-    lasts = [stage_seconds(dimensions[k], moved * each, latency=latency) for k, moved in kinds]
-    durations, unit = whole(lasts)
-    amounts, _ = whole([moved for _, moved in kinds])
-    work = {
-        kind: Work(kind[0], duration, amount)
-        for kind, duration, amount in zip(kinds, durations, amounts, strict=True)
-    }
-    queues = Queues(len(dimensions), order)
-    for one in stages:
-        queues.submit([work[s.dimension, s.moved] for s in one])
-    queues.run()
-    return queues, unit
 
 
 def _ideal(

@@ -18,9 +18,7 @@ from typing import Protocol, runtime_checkable
 from dtoolkit.comm.exact import rational, whole
 from dtoolkit.comm.network import Dimension
 
-__all__ = ["OPERATIONS", "POLICIES", "Baseline", "Policy", "Themis", "chosen", "cite"]
-
-OPERATIONS = ("all_reduce", "reduce_scatter", "all_gather")
+__all__ = ["POLICIES", "Baseline", "Policy", "Themis", "chosen", "cite"]
 
 
 @runtime_checkable
