@@ -195,6 +195,21 @@ def _comparison(plan: Plan) -> str:
     return picture(
         svg.bars(rows, label=f"Rows sent by strategy: {words}."),
         f"rows sent by strategy; orange: this plan ({own})",
+    ) + _candidates(plan)
+
+
+def _candidates(plan: Plan) -> str:
+    """Draw the predicted times that the strategy was chosen by, where it was."""
+    if not plan.candidates:
+        return ""
+    rows = [
+        (one.strategy, one.seconds, seconds_text(one.seconds), one.strategy == plan.strategy)
+        for one in plan.candidates
+    ]
+    words = ", ".join(f"{name} {text}" for name, _, text, _ in rows)
+    return picture(
+        svg.bars(rows, label=f"Predicted time by strategy: {words}."),
+        "time of a product by strategy (modelled)",
     )
 
 

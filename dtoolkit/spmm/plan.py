@@ -6,34 +6,27 @@ every product with the same matrix.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import gcd
 from time import perf_counter
 from typing import Any
 
 from numpy.typing import ArrayLike
 
+from dtoolkit.comm import Network
 from dtoolkit.data import as_csr
 from dtoolkit.errors import PlanError
 from dtoolkit.spmm import strategies
 from dtoolkit.spmm.blocks import Structure
-from dtoolkit.spmm.decisions import Problem, decide, everywhere
-from dtoolkit.spmm.load import Load
+from dtoolkit.spmm.choice import by_time, by_volume, check_network
+from dtoolkit.spmm.decisions import Decision, Problem, decide, everywhere
 from dtoolkit.spmm.nodes import as_nodes
 from dtoolkit.spmm.partition import Partition, check_parts, column_layout, row_layout
 from dtoolkit.spmm.planned import Plan
+from dtoolkit.spmm.routed import dense_columns
 from dtoolkit.spmm.summary import itemsize
 
-__all__ = ["PACKING_SURCHARGE", "Plan", "plan"]
-
-PACKING_SURCHARGE = 0.25
-"""Extra time of a row that is picked by index, over one that is sent with its whole shard.
-
-An exchange by index gathers rows into a buffer and scatters what comes; an all-gather sends shards
-as they lie. ``strategy="auto"`` holds ``rows * (1 + PACKING_SURCHARGE)`` of the busiest rank
-against the rows of an all-gather. Measured by ``python -m tests.benchmarks.spmm`` with 4 ranks on
-2 cores: where 494,000 rows go by index and 600,000 by all-gather, the all-gather takes 0.84 to 1.06
-of the time; where 146,000 do, it takes 1.7 times as long.
-"""
+__all__ = ["Plan", "plan"]
 
 
 def plan(
@@ -46,6 +39,8 @@ def plan(
     ranks_per_node: int | None = None,
     nodes: ArrayLike | None = None,
     replication: int | None = None,
+    network: Network | None = None,
+    k: int = 64,
     b_dtype: Any = None,
     c_dtype: Any = None,
 ) -> Plan:
@@ -59,15 +54,16 @@ def plan(
         Ranks.
     strategy : str or object
         ``"joint"`` (SHIRO, arXiv 2512.20178: the least that can move), ``"column"`` (rows of B),
-        ``"row"`` (partial rows of C), ``"oblivious"`` (all of B to all), ``"auto"`` (joint or
-        oblivious, whichever is expected to be faster), or an own one that follows
-        :class:`dtoolkit.spmm.strategies.Strategy`. Over nodes ``"hier-column"``, ``"hier-row"`` and
-        ``"hier-joint"`` serve the same nonzeros in the same way, but a row of B crosses to a node
-        once and partial rows of C are added up before they leave one; ``"node-pair"`` covers the
-        blocks of two nodes instead of those of two ranks, the least that can cross (which of the
-        two covers SHIRO solves could not be seen). Whole shards move on a grid of ranks in
-        ``"1.5d"`` (groups of `replication` ranks) and ``"2d"`` (a square), after CAGNET (arXiv
-        2005.03300), but with operand and result in 1D rows and one copy of each.
+        ``"row"`` (partial rows of C), ``"oblivious"`` (all of B to all), ``"auto"`` (with `network`
+        the fastest of all by prediction, else joint or oblivious by the rows of the busiest rank),
+        or an own one that follows :class:`dtoolkit.spmm.strategies.Strategy`. Over nodes
+        ``"hier-column"``, ``"hier-row"`` and ``"hier-joint"`` serve the same nonzeros in the same
+        way, but a row of B crosses to a node once and partial rows of C are added up before they
+        leave one; ``"node-pair"`` covers the blocks of two nodes instead of those of two ranks,
+        the least that can cross (which of the two covers SHIRO solves could not be seen). Whole
+        shards move on a grid of ranks in ``"1.5d"`` (groups of `replication` ranks) and ``"2d"``
+        (a square), after CAGNET (arXiv 2005.03300), but with operand and result in 1D rows and one
+        copy of each.
     partition : str, Layout, array of int or callable
         Layout of A's rows: ``"block"``, ``"cyclic"``, a layout, a part vector, or a function of A
         (canonical CSR) and ``parts`` that returns one.
@@ -81,6 +77,11 @@ def plan(
     replication : int, optional
         Ranks of a group in ``"1.5d"``, a divisor of `parts`; by default the largest that is at
         most the square root of `parts`.
+    network : dtoolkit.comm.Network, optional
+        What connects the ranks. ``"auto"`` chooses by predicted time on it and the plan shows what
+        it was chosen from (``plan.candidates``); its nodes are the plan's, unless they are stated.
+    k : int
+        Dense columns that ``"auto"`` predicts for; a plan serves any number of them.
     b_dtype, c_dtype : dtype, optional
         Where the rows of B and C differ in width the joint cover is weighted by it.
 
@@ -91,43 +92,61 @@ def plan(
     Raises
     ------
     PlanError
-        If ``parts``, ``strategy``, nodes, ``replication`` or a dtype is not usable.
+        If ``parts``, ``strategy``, nodes, ``replication``, ``network``, ``k`` or a dtype is not
+        usable.
     LayoutError
         If ``partition`` or ``columns`` does not fit.
     """
     start = perf_counter()
-    parts = check_parts(parts)
+    parts, k = check_parts(parts), dense_columns(k)
     auto = isinstance(strategy, str) and strategy == "auto"
     name, method = strategies.resolve("joint" if auto else strategy)
     weights = _weights(b_dtype, c_dtype)
     of_rank = as_nodes(parts, ranks_per_node, nodes)
+    if network is not None:
+        check_network(network, parts)
+        of_rank = as_nodes(parts, nodes=network.nodes) if of_rank is None else of_rank
     A = as_csr(A, copy=False)
     rows = row_layout(partition, A, parts)
     laid = column_layout(columns, A, parts, rows, partition)
     problem = Problem(Structure.of(A), rows, laid, weights, of_rank)
-    made = decide(problem, name, method, replication)
-    name, reason = _choose(made.loads, weights) if auto else (name, "")
-    if name == "oblivious" and auto:
-        made = everywhere(problem, made)
+    digest = problem.A.digest()
+
+    def made(name: str, decision: Decision) -> Plan:
+        return _plan(problem, name, decision, digest)
+
+    if auto and network is not None:
+        best, candidates, reason = by_time(
+            problem, network, replication, made, k=k, b_dtype=b_dtype, c_dtype=c_dtype
+        )
+        best = replace(best, candidates=candidates, reason=reason)
+    else:
+        decision = decide(problem, name, method, replication)
+        name, reason = by_volume(decision.loads, weights) if auto else (name, "")
+        decision = everywhere(problem, decision) if auto and name == "oblivious" else decision
+        best = replace(made(name, decision), reason=reason)
+    return replace(best, setup_seconds=perf_counter() - start)
+
+
+def _plan(problem: Problem, name: str, decision: Decision, digest: str) -> Plan:
+    """Put together what was decided."""
     return Plan(
         shape=problem.A.shape,
         nnz=problem.A.nnz,
-        parts=parts,
+        parts=problem.parts,
         strategy=name,
-        rows=rows,
-        columns=laid,
-        by_row=made.assembly.by_row,
-        stages=made.stages,
-        matched=made.assembly.matched,
-        matching=made.assembly.matching,
-        weights=weights,
-        loads=made.loads,
-        digest=problem.A.digest(),
-        reason=reason,
-        setup_seconds=perf_counter() - start,
+        rows=problem.rows,
+        columns=problem.columns,
+        by_row=decision.assembly.by_row,
+        stages=decision.stages,
+        matched=decision.assembly.matched,
+        matching=decision.assembly.matching,
+        weights=problem.weights,
+        loads=decision.loads,
+        digest=digest,
         structure=problem.A,
-        nodes=of_rank,
-        replication=made.replication,
+        nodes=problem.nodes,
+        replication=decision.replication,
     )
 
 
@@ -142,17 +161,3 @@ def _weights(b_dtype: Any, c_dtype: Any) -> tuple[int, int]:
     b_size, c_size = itemsize(b_dtype, "b_dtype"), itemsize(c_dtype, "c_dtype")
     common = gcd(b_size, c_size)
     return b_size // common, c_size // common
-
-
-def _choose(loads: tuple[Load, ...], weights: tuple[int, int]) -> tuple[str, str]:
-    """Pick all-gather or exchange by index, by what the busiest rank sends and receives."""
-    by_name = {load.strategy: load for load in loads}
-    whole = float(by_name["oblivious"].weighed(weights).max())
-    picked = float(by_name["joint"].weighed(weights).max())
-    name = "oblivious" if whole < picked * (1 + PACKING_SURCHARGE) else "joint"
-    unit = "rows" if weights == (1, 1) else f"row weights ({weights[0]}:{weights[1]}, B:C)"
-    return name, (
-        f"auto chose {'all-gather' if name == 'oblivious' else 'the exchange by index'}: the "
-        f"busiest rank moves {whole:,.0f} {unit} by all-gather, {picked:,.0f} by index, each of "
-        f"the latter reckoned {PACKING_SURCHARGE:.0%} dearer for packing"
-    )

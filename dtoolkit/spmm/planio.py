@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import astuple
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from dtoolkit.arrays.layout import Layout
 from dtoolkit.errors import PlanError
+from dtoolkit.spmm.choice import Candidate
 from dtoolkit.spmm.load import Load
 from dtoolkit.spmm.pairlists import PairLists, Stage
 
@@ -45,6 +47,7 @@ def write(path: str | PathLike[str], plan: Plan) -> None:
         "stages": [stage.name for stage in plan.stages],
         "replication": plan.replication,
         "turned": plan.turned,
+        "candidates": [astuple(candidate) for candidate in plan.candidates],
     }
     arrays: dict[str, NDArray[Any]] = {"by_row": np.packbits(plan.by_row)}
     for name, layout in (("rows", plan.rows), ("columns", plan.columns)):
@@ -117,6 +120,7 @@ def _fields(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> dict[str,
             for name, rows, between in loads
         ),
         "nodes": arrays.get("nodes"),
+        "candidates": tuple(Candidate(*row) for row in about["candidates"]),
     }
     same = ("strategy", "digest", "reason", "setup_seconds", "replication", "turned")
     return fields | {name: about[name] for name in same}

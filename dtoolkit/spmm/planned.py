@@ -24,6 +24,7 @@ from dtoolkit.errors import PlanError
 from dtoolkit.spmm import planio, strategies
 from dtoolkit.spmm.blocks import Structure
 from dtoolkit.spmm.certificate import check_plan
+from dtoolkit.spmm.choice import Candidate
 from dtoolkit.spmm.decisions import Problem, all_loads
 from dtoolkit.spmm.demand import demand
 from dtoolkit.spmm.load import Load
@@ -92,6 +93,9 @@ class Plan(Routed):
     replication : int or None
         Ranks of a group of the grid that ``"1.5d"`` and ``"2d"`` lay ranks on: rank r is member
         ``r % replication`` of group ``r // replication``.
+    candidates : tuple of Candidate
+        What ``"auto"`` chose from by predicted time on a network, the fastest first (modelled);
+        empty where there was no network.
     turned : bool
         Made by :meth:`transposed`: stages run in the opposite direction.
     """
@@ -114,6 +118,7 @@ class Plan(Routed):
     structure: Structure | None = field(default=None, repr=False)
     nodes: NDArray[np.int32] | None = None
     replication: int | None = None
+    candidates: tuple[Candidate, ...] = ()
     turned: bool = False
 
     def home(
@@ -192,9 +197,9 @@ class Plan(Routed):
         known = {load.strategy for load in self.loads}
         wanted = {"joint", *(strategies.OVER_NODES if self.nodes is not None else ())}
         if wanted <= known:
-            return table(self.loads)
+            return table(self.loads, self.candidates)
         problem = Problem(self._pattern(A), self.rows, self.columns, self.weights, self.nodes)
-        return table(all_loads(problem, self.loads))
+        return table(all_loads(problem, self.loads), self.candidates)
 
     def require(self, A: Any) -> Structure:
         """Refuse any matrix but the one that was planned, and return its pattern.

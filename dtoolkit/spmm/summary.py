@@ -9,17 +9,19 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from dtoolkit.comm.amounts import seconds_text
 from dtoolkit.errors import PlanError
 from dtoolkit.spmm.load import Load
 from dtoolkit.spmm.strategies import NAMES
 
 if TYPE_CHECKING:
+    from dtoolkit.spmm.choice import Candidate
     from dtoolkit.spmm.planned import Plan
 
 __all__ = ["imbalance", "itemsize", "plan_text", "table"]
 
 
-def table(loads: Sequence[Load]) -> pd.DataFrame:
+def table(loads: Sequence[Load], candidates: Sequence[Candidate] = ()) -> pd.DataFrame:
     """Put loads side by side, one row a strategy (all planned).
 
     Returns
@@ -29,7 +31,8 @@ def table(loads: Sequence[Load]) -> pd.DataFrame:
         volume; ``largest_sent`` and ``largest_moved``, rows sent, and sent or received, by the
         busiest rank; ``traffic_imbalance`` and ``work_imbalance``, the busiest rank over the mean
         (1 is even), in rows moved and in nonzeros multiplied; where nodes are known,
-        ``between_nodes``, rows sent from one node to another in all.
+        ``between_nodes``, rows sent from one node to another in all; where ``"auto"`` chose by
+        predicted time, ``predicted_seconds`` of one product (modelled).
     """
     loads = sorted(loads, key=_rank)
     whole = next((load.volume for load in loads if load.strategy == "oblivious"), 0)
@@ -46,6 +49,9 @@ def table(loads: Sequence[Load]) -> pd.DataFrame:
     )
     if any(load.between is not None for load in loads):
         frame["between_nodes"] = [load.between for load in loads]
+    if candidates:
+        seconds = {one.strategy: one.seconds for one in candidates}
+        frame["predicted_seconds"] = [seconds.get(load.strategy) for load in loads]
     return frame.set_index("strategy")
 
 
@@ -79,6 +85,10 @@ def plan_text(plan: Plan) -> str:
             f"\n  nodes     {count:,}: {plan.volume_between_nodes:,} rows between them, "
             f"{plan.volume_inside_nodes:,} inside"
         )
+    others = f"  against   {others}"
+    if plan.candidates:
+        times = (f"{one.strategy} {seconds_text(one.seconds)}" for one in plan.candidates)
+        others += f"\n  modelled  {' · '.join(times)}; {plan.candidates[0].bottleneck}"
     lines = [
         f"Plan: {plan.shape[0]:,} x {plan.shape[1]:,} matrix, {plan.nnz:,} nonzeros, over "
         f"{plan.parts:,} part{'s' if plan.parts != 1 else ''} ({plan.rows.kind} rows)",
@@ -87,7 +97,7 @@ def plan_text(plan: Plan) -> str:
         else f"  strategy  {plan.strategy}",
         f"  planned   {plan.volume:,} rows sent a product: {int(own.b_sent.sum()):,} of B and "
         f"{int(own.c_sent.sum()):,} partial ones of C{proof}{route}",
-        f"  against   {others}",
+        others,
         f"  busiest   rank moves {int(own.moved.max()):,} rows ({imbalance(own.moved):.2f} of the "
         f"mean), multiplies {int(own.work.max()):,} nonzeros ({imbalance(own.work):.2f})",
         f"  set up    in {plan.setup_seconds:.3g} s (measured)",
