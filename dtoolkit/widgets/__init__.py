@@ -1,0 +1,17 @@
+"""What people touch: panels over the figures and the public calls, for notebooks.
+
+A panel is shown by being the last expression of a cell. Nothing here is imported by
+``import dtoolkit``; ``dt.widgets`` imports it when it is first asked for.
+"""
+
+from dtoolkit.errors import MissingPackage
+
+try:
+    from dtoolkit.widgets.base import Panel
+    from dtoolkit.widgets.partition_panel import PartitionPanel
+except ModuleNotFoundError as error:
+    if error.name not in ("ipywidgets", "anywidget"):
+        raise
+    raise MissingPackage(error.name, extra="lab", purpose="dtoolkit.widgets") from error
+
+__all__ = ["Panel", "PartitionPanel"]

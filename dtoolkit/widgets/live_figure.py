@@ -1,0 +1,126 @@
+"""One Plotly figure of a panel: made once, brought up to date in place, kept over a reload."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.basedatatypes import BasePlotlyType
+
+__all__ = ["LiveFigure", "keep_for_reload"]
+
+
+class LiveFigure:
+    """A FigureWidget that follows figures made by pure functions.
+
+    Each FigureWidget sends Plotly's whole library to the browser, so a panel has one. What is drawn
+    is compared with what was drawn before, and only the difference is sent: where a person has
+    zoomed in, that stays until the axes themselves change.
+
+    Parameters
+    ----------
+    figure : plotly.graph_objects.Figure
+        The first one; the widget is built with its data and layout.
+
+    Attributes
+    ----------
+    widget : plotly.graph_objects.FigureWidget
+    """
+
+    def __init__(self, figure: go.Figure) -> None:
+        self._drawn = plain = _plain(figure)
+        self.widget = go.FigureWidget(data=plain["data"], layout=plain["layout"])
+        self.widget._config = {"displaylogo": False, "responsive": True}
+        keep_for_reload(self.widget)
+
+    def draw(self, figure: go.Figure) -> None:
+        """Bring the widget to what ``figure`` shows."""
+        new, old = _plain(figure), self._drawn
+        kinds = [trace["type"] for trace in new["data"]]
+        same = _common([trace["type"] for trace in old["data"]], kinds)
+        widget = self.widget
+        if same < len(old["data"]):
+            widget.data = widget.data[:same]
+        with widget.batch_update():
+            for trace, before, after in zip(widget.data, old["data"], new["data"], strict=False):
+                _apply(trace, _difference(before, after))
+            _apply(widget.layout, _difference(old["layout"], new["layout"]))
+        if same < len(kinds):
+            widget.add_traces(new["data"][same:])
+        self._drawn = new
+        keep_for_reload(widget)
+
+
+def keep_for_reload(widget: go.FigureWidget) -> None:
+    """Let a browser that is reloaded find the figure as it is now.
+
+    A browser that connects anew asks the kernel for the widget's state, which Plotly fills once, in
+    the constructor. The state is set to the present data and layout; browsers that are connected
+    have them already, so nothing is announced. This uses private names of plotly and traitlets.
+    """
+    widget._trait_values["_widget_data"] = widget._data
+    widget._trait_values["_widget_layout"] = widget._layout_obj._props
+
+
+def _plain(figure: go.Figure) -> dict[str, Any]:
+    """Return data and layout as dictionaries that the widget can send.
+
+    It sends arrays of one dimension as bytes, and others as JSON, which has no NaN: a gap is None.
+    """
+    return {
+        "data": [
+            {key: _sendable(value) for key, value in trace.to_plotly_json().items()}
+            for trace in figure.data
+        ],
+        "layout": figure.layout.to_plotly_json(),
+    }
+
+
+def _sendable(value: Any) -> Any:
+    if not isinstance(value, np.ndarray) or value.ndim < 2:
+        return value
+    if value.dtype.kind == "f" and (gaps := np.isnan(value)).any():
+        filled = value.astype(object)
+        filled[gaps] = None
+        return filled.tolist()
+    return value.tolist()
+
+
+def _common(old: list[str], new: list[str]) -> int:
+    """Return how many traces at the start are of the same kinds."""
+    same = 0
+    while same < min(len(old), len(new)) and old[same] == new[same]:
+        same += 1
+    return same
+
+
+def _difference(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Return what changed, at any depth; what is gone becomes None."""
+    changed: dict[str, Any] = dict.fromkeys(old.keys() - new.keys())
+    for key, value in new.items():
+        if key not in old:
+            changed[key] = value
+        elif isinstance(value, dict) and isinstance(old[key], dict):
+            if deeper := _difference(old[key], value):
+                changed[key] = deeper
+        elif not _equal(old[key], value):
+            changed[key] = value
+    return changed
+
+
+def _equal(old: Any, new: Any) -> bool:
+    if isinstance(old, np.ndarray) or isinstance(new, np.ndarray):
+        a, b = np.asarray(old), np.asarray(new)
+        numeric = a.dtype.kind in "fc" and b.dtype.kind in "fc"
+        return a.shape == b.shape and bool(np.array_equal(a, b, equal_nan=numeric))
+    return bool(old == new)
+
+
+def _apply(target: BasePlotlyType, changed: dict[str, Any]) -> None:
+    for key, value in changed.items():
+        inner = target[key] if isinstance(value, dict) else None
+        if isinstance(inner, BasePlotlyType):
+            _apply(inner, value)
+        elif key != "type" or value != target[key]:
+            target[key] = value
