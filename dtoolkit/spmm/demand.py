@@ -17,9 +17,10 @@ def demand(plan: Plan, k: int, b_dtype: Any, c_dtype: Any = None) -> Traffic:
     """Bytes and work of one product, phase by phase, in the order in which a rank takes them.
 
     Partial rows that leave first are computed before anything is sent (phase "spmm/pack", where
-    there are any). While the first stage moves, ranks multiply their own nonzeros and the partial
-    rows of later stages; while a later one moves, what came before it. What is multiplied with rows
-    of the last stage comes after it.
+    there are any), those of later stages while the first one moves. Ranks multiply their own
+    nonzeros while the stage moves that moves most (:attr:`Plan.busy_stage`), and what came before
+    it; while a later one moves, what came in the one before. What is multiplied with rows of the
+    last stage comes after it.
 
     Parameters
     ----------
@@ -39,18 +40,22 @@ def demand(plan: Plan, k: int, b_dtype: Any, c_dtype: Any = None) -> Traffic:
     arriving = sum((stage.remote + stage.through + stage.partial for stage in stages), start=none)
     own = plan.work - arriving
     if not stages:
-        return Traffic((Phase("spmm", still, _columns(own, k)),), label, computed)
+        return Traffic((Phase("spmm", still, _columns(own, k)),), label, computed, launches=1)
     phases = []
     if stages[0].partial.any():
         packed = _columns(stages[0].partial, k)
         phases.append(Phase("spmm/pack", still, packed))
     sent = plan.stage_bytes(k, b_dtype, c_dtype)
     for number, (stage, name) in enumerate(zip(stages, plan.phases, strict=True)):
-        meanwhile = own + later if number == 0 else stages[number - 1].remote
+        meanwhile = later if number == 0 else none
+        if number == plan.busy_stage:
+            meanwhile = sum((one.remote for one in stages[:number]), start=meanwhile + own)
+        elif number > plan.busy_stage:
+            meanwhile = meanwhile + stages[number - 1].remote
         last = stage.remote if number == len(stages) - 1 else none
         after = stage.through + last
         phases.append(Phase(name, sent[number][1], _columns(meanwhile, k), _columns(after, k)))
-    return Traffic(tuple(phases), label, computed)
+    return Traffic(tuple(phases), label, computed, launches=1)
 
 
 def _columns(nonzeros: Any, k: int) -> Any:

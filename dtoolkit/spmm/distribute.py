@@ -16,7 +16,8 @@ from dtoolkit.arrays.sparse import DistSparse
 from dtoolkit.cluster import Cluster, Remote
 from dtoolkit.data import Dataset, as_csr
 from dtoolkit.errors import LayoutError, PlanError
-from dtoolkit.spmm.operand import Operand, build
+from dtoolkit.spmm.building import build
+from dtoolkit.spmm.operand import Operand
 from dtoolkit.spmm.plan import plan as make_plan
 from dtoolkit.spmm.planned import Plan
 

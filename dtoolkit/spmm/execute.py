@@ -1,20 +1,20 @@
-"""The product on the ranks: pack, one exchange, local products while it runs, and sums.
+"""The product on the ranks: pack, exchange stage by stage, multiply while it runs, and add up.
 
-Runs inside a launch, once on each rank. The order of additions is fixed (own nonzeros, then those
-of received rows, then partial sums by rank of their source), so that a run repeats bit for bit.
+Runs inside a launch, once on each rank. The order of additions is fixed (own nonzeros, then stage
+by stage those of received rows and the partial sums by rank of their source), so that a run repeats
+bit for bit.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterator, Sequence
 
 import torch
 
 from dtoolkit.cluster import Context
 from dtoolkit.spmm import kernels_candidates
-from dtoolkit.spmm.kernels import multiply
+from dtoolkit.spmm.kernels import LocalCSR, multiply
 from dtoolkit.spmm.kernels_candidates import with_rows_in_place
 from dtoolkit.spmm.operand import Operand
+from dtoolkit.spmm.parcels import Parcel
 
 __all__ = ["product"]
 
@@ -65,23 +65,36 @@ def product(
         return column[:, 0]
     side = A.transposed if transpose else A
     _check(side, B)
-    B = B.contiguous() if side.whole else with_rows_in_place(B)
-    c_dtype = torch.promote_types(side.dtype, B.dtype)
-    with ctx.comm.phase("spmm"):
-        parcel = _Parcel(side, B.shape[1], B.dtype, c_dtype)
-        pending = ctx.comm.all_to_all(
-            parcel.pack(B, kernel, ctx.threads), out=parcel.messages, agreed=agreed, wait=False
-        )
-        C = multiply(side.own, B, out, kernel=kernel, threads=ctx.threads)
+    whole = any(hop.whole for hop in side.hops)
+    flight = _Flight(ctx, side, B.contiguous() if whole else with_rows_in_place(B), kernel)
+    stages = range(len(side.hops))
+    for stage in stages:
+        if stage == 0:
+            flight.pack(0)
+        with ctx.comm.phase(side.hops[stage].phase):
+            parcel = flight.parcels[stage]
+            pending = ctx.comm.all_to_all(
+                parcel.outgoing, out=parcel.incoming, agreed=agreed, wait=False
+            )
+        if stage == 0:
+            for later in stages[1:]:
+                flight.pack(later)
+        if stage == side.busy:
+            out = multiply(side.own, flight.B, out, kernel=kernel, threads=ctx.threads)
+            for earlier in stages[:stage]:
+                flight.add(earlier, out)
+        elif stage > side.busy:
+            assert out is not None
+            flight.add(stage - 1, out)
         pending.wait()
-    if side.remote.nnz:
-        rows = parcel.rows()
-        multiply(side.remote, rows, C, accumulate=True, kernel=kernel, threads=ctx.threads)
-    for index, rows in zip(side.scatter, parcel.partial(), strict=True):
-        if index.numel():
-            kernels_candidates.add_rows(C, index, rows)
-    parcel.give_back()
-    return C
+        flight.pass_on(stage)
+    if not stages:
+        return multiply(side.own, flight.B, out, kernel=kernel, threads=ctx.threads)
+    assert out is not None
+    flight.add(stages[-1], out)
+    for parcel in flight.parcels:
+        parcel.give_back()
+    return out
 
 
 def _check(side: Operand, B: torch.Tensor) -> None:
@@ -94,89 +107,68 @@ def _check(side: Operand, B: torch.Tensor) -> None:
         )
 
 
-class _Parcel:
-    """What a rank sends and receives in one product, in buffers that the operand keeps.
+class _Flight:
+    """One product under way on one rank."""
 
-    Fresh pages cost more than the copy into them; a product with the same k uses them again. While
-    it runs they are the product's alone: one that was stopped may still write into its own.
-    """
-
-    def __init__(self, side: Operand, k: int, b_dtype: torch.dtype, c_dtype: torch.dtype) -> None:
-        self.side, self.k, self.b_dtype, self.c_dtype = side, k, b_dtype, c_dtype
-        self.alike = b_dtype.itemsize == c_dtype.itemsize
-        self.buffers: dict[str, torch.Tensor] = {}
-        self.messages = self._messages("receive", side.b_in, side.c_in)
-
-    def pack(self, B: torch.Tensor, kernel: str | None, threads: int) -> list[torch.Tensor]:
-        """The message for each peer, as bytes."""
-        side = self.side
-        if side.whole:
-            shard = B.reshape(-1).view(torch.uint8)
-            return [shard if n else shard[:0] for n in side.b_out]
-        messages = self._messages("send", side.b_out, side.c_out)
-        for peer, (message, b, c) in enumerate(zip(messages, side.b_out, side.c_out, strict=True)):
-            if message.numel():
-                rows, sums = self._open(message, b, c)
-                kernels_candidates.gather_rows(B, side.gather[peer], rows)
-                multiply(side.partial[peer], B, sums, kernel=kernel, threads=threads)
-        return messages
-
-    def rows(self) -> torch.Tensor:
-        """The received parcel as rows of B's dtype; partial rows in it are not looked at."""
-        side = self.side
-        if self.alike or not any(side.c_in):  # then there is no gap between messages
-            n = side.remote.shape[1]
-            return _as_rows(self.buffers["receive"], self.b_dtype, (n, self.k))
-        gaps = [(self._open(message, b, c)[0], c) for message, b, c in self._received()]
-        zeros = [rows.new_zeros(c, self.k) for rows, c in gaps]
-        return torch.cat(
-            [t for pair in zip([r for r, _ in gaps], zeros, strict=True) for t in pair]
-        )
-
-    def partial(self) -> list[torch.Tensor]:
-        """The partial sums of each peer."""
-        return [self._open(message, b, c)[1] for message, b, c in self._received()]
-
-    def give_back(self) -> None:
-        """Let the next product have the buffers."""
-        self.side.workspace.update(self.buffers)
-
-    def _received(self) -> Iterator[tuple[torch.Tensor, int, int]]:
-        return zip(self.messages, self.side.b_in, self.side.c_in, strict=True)
-
-    def _open(self, message: torch.Tensor, b: int, c: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """The b rows of B and c partial rows in a message; the wider come first, to be aligned."""
-        size = b * self.k * self.b_dtype.itemsize
-        if self.b_dtype.itemsize >= self.c_dtype.itemsize:
-            rows, sums = message[:size], message[size:]
-        else:
-            rows, sums = message[message.numel() - size :], message[: message.numel() - size]
-        return (
-            _as_rows(rows, self.b_dtype, (b, self.k)),
-            _as_rows(sums, self.c_dtype, (c, self.k)),
-        )
-
-    def _messages(self, name: str, b: Sequence[int], c: Sequence[int]) -> list[torch.Tensor]:
-        """A message for each peer, end to end in one buffer (apart where widths differ)."""
-        sizes = [
-            self.k * (x * self.b_dtype.itemsize + y * self.c_dtype.itemsize)
-            for x, y in zip(b, c, strict=True)
+    def __init__(self, ctx: Context, side: Operand, B: torch.Tensor, kernel: str | None) -> None:
+        self.side, self.B = side, B
+        self.kernel, self.threads = kernel, ctx.threads
+        c_dtype = torch.promote_types(side.dtype, B.dtype)
+        self.parcels = [
+            Parcel(side, stage, B.shape[1], B.dtype, c_dtype) for stage in range(len(side.hops))
         ]
-        room = (
-            sizes if self.alike or not any(c) else [-(-size // _ALIGN) * _ALIGN for size in sizes]
-        )
-        buffer = self.side.workspace.pop(name, None)
-        if buffer is None or buffer.numel() != sum(room):
-            buffer = torch.empty(sum(room), dtype=torch.uint8, device=self.side.own.device)
-        self.buffers[name] = buffer
-        places = torch.split(buffer, room)
-        return [place[:size] for place, size in zip(places, sizes, strict=True)]
 
+    def pack(self, stage: int) -> None:
+        """Put what comes from this rank's own rows of B into the messages of a stage."""
+        hop, parcel = self.side.hops[stage], self.parcels[stage]
+        if hop.whole:
+            parcel.send_whole(self.B)
+            return
+        for peer, index in enumerate(hop.gather):
+            if parcel.outgoing[peer].numel():
+                rows, sums = parcel.sent(peer)
+                kernels_candidates.gather_rows(self.B, index, rows[: index.numel()])
+                piece = self.side.partial[stage][peer]
+                multiply(piece, self.B, sums, kernel=self.kernel, threads=self.threads)
 
-_ALIGN = 64
+    def pass_on(self, stage: int) -> None:
+        """Put what came in a stage into the messages of later ones."""
+        came, later = self.parcels[stage], self.side.hops[stage + 1 :]
+        for number, hop in enumerate(later, stage + 1):
+            for peer, links in enumerate(hop.forward):
+                place = hop.gather[peer].numel()
+                for link in links:
+                    count = link.index.numel()
+                    if link.stage == stage:
+                        rows = self.parcels[number].sent(peer)[0][place : place + count]
+                        kernels_candidates.gather_rows(came.rows(link.peer), link.index, rows)
+                    place += count
+        for group in self.side.through:
+            if group.came == stage:
+                self._multiply_through(came.all_rows(), group.leaves, group.pieces)
+        for peer, links in enumerate(self.side.hops[stage].relay):
+            place = self.side.hops[stage].scatter[peer].numel()
+            for link in links:
+                sums = came.sums(peer)[place : place + link.index.numel()]
+                target = self.parcels[link.stage].sent(link.peer)[1]
+                kernels_candidates.add_rows(target, link.index, sums)
+                place += link.index.numel()
 
+    def add(self, stage: int, C: torch.Tensor) -> None:
+        """Add to C what follows from what came in a stage."""
+        hop, parcel, remote = self.side.hops[stage], self.parcels[stage], self.side.remote[stage]
+        if remote.nnz:
+            self._multiply(remote, parcel.all_rows(), C)
+        for peer, index in enumerate(hop.scatter):
+            if index.numel():
+                kernels_candidates.add_rows(C, index, parcel.sums(peer)[: index.numel()])
 
-def _as_rows(data: torch.Tensor, dtype: torch.dtype, shape: tuple[int, int]) -> torch.Tensor:
-    if data.numel() == 0:  # stands anywhere, aligned or not
-        return torch.empty(shape, dtype=dtype, device=data.device)
-    return data.view(dtype).view(shape)
+    def _multiply_through(
+        self, rows: torch.Tensor, stage: int, pieces: tuple[LocalCSR, ...]
+    ) -> None:
+        for peer, piece in enumerate(pieces):
+            if piece.nnz:
+                self._multiply(piece, rows, self.parcels[stage].sent(peer)[1])
+
+    def _multiply(self, piece: LocalCSR, rows: torch.Tensor, target: torch.Tensor) -> None:
+        multiply(piece, rows, target, accumulate=True, kernel=self.kernel, threads=self.threads)

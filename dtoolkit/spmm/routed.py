@@ -156,6 +156,17 @@ class Routed:
         return tuple(f"spmm/{stage.name}" for stage in self.stages)
 
     @property
+    def busy_stage(self) -> int:
+        """Stage during which ranks multiply their own nonzeros: the one that moves most.
+
+        Between nodes, where those are known.
+        """
+        moved = [stage.traffic for stage in self.stages]
+        if self.nodes is not None:
+            moved = [np.where(self._apart, rows, 0) for rows in moved]
+        return int(np.argmax([rows.sum() for rows in moved])) if moved else 0
+
+    @property
     def _apart(self) -> NDArray[np.bool_]:
         if self.nodes is None:
             raise PlanError(

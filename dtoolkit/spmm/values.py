@@ -17,7 +17,10 @@ from dtoolkit.arrays.redistribution import move_rows
 from dtoolkit.arrays.sparse import DistSparse
 from dtoolkit.cluster import Context, Remote
 from dtoolkit.errors import PlanError
-from dtoolkit.spmm.operand import Operand, build
+from dtoolkit.spmm.building import build, labels
+from dtoolkit.spmm.ends import column_ends, row_ends
+from dtoolkit.spmm.messages import Messages
+from dtoolkit.spmm.operand import Operand
 from dtoolkit.spmm.plan import plan as make_plan
 
 if TYPE_CHECKING:
@@ -36,8 +39,9 @@ def factors(
 ) -> torch.Tensor:
     """The factor of every value that a rank holds, in the order of ``A.values``.
 
-    Factors of rows that the rank computes for others come from those (phase "scale"), as do those
-    of columns whose rows of B it would receive: one number a row of the plan's lists.
+    Factors of rows that the rank computes for others come from those (phase "scale", or "scale/"
+    and the stage), as do those of columns whose rows of B it would receive: one number a row of the
+    plan's lists.
 
     Parameters
     ----------
@@ -49,21 +53,11 @@ def factors(
         A factor for each row of B that is here; this or `rows`.
     """
     if rows is not None:
-        with ctx.comm.phase("scale"):
-            theirs = ctx.comm.all_to_all([rows[index] for index in A.scatter])
-        partial = [own[_row_of(piece)] for own, piece in zip(theirs, A.partial, strict=True)]
-        return torch.cat([rows[_row_of(A.own)], rows[_row_of(A.remote)], *partial])
+        ends = zip(row_ends(ctx, A, rows, "scale"), A.pieces, strict=True)
+        return torch.cat([end[_row_of(piece)] for end, piece in ends])
     assert columns is not None
-    peers = range(len(A.partial))
-    sent = [columns if A.whole and A.b_out[q] else columns[A.gather[q].long()] for q in peers]
-    with ctx.comm.phase("scale"):
-        received = ctx.comm.all_to_all(sent)
-    # As a parcel of the product lies: rows of B of each peer, then room for its partial sums.
-    parcel = torch.cat(
-        [part for q in peers for part in (received[q], received[q].new_zeros(A.c_in[q]))]
-    )
-    partial = [columns[piece.indices.long()] for piece in A.partial]
-    return torch.cat([columns[A.own.indices.long()], parcel[A.remote.indices.long()], *partial])
+    ends = zip(column_ends(ctx, A, columns, "scale"), A.pieces, strict=True)
+    return torch.cat([end[piece.indices.long()] for end, piece in ends])
 
 
 def with_data(A: DistSparse, values: Any) -> DistSparse:
@@ -154,7 +148,8 @@ def collect(A: DistSparse, rows: NDArray[np.int64] | None = None) -> sparse.csr_
         Which rows, in which order; nonzeros of others are not sent.
     """
     plan = A.plan
-    labels = [_labels(plan, rank) for rank in range(plan.parts)]
+    messages = Messages.of(plan)
+    named = [labels(plan, messages, rank) for rank in range(plan.parts)]
     count = A.shape[0]
     place = np.arange(count)
     if rows is not None:
@@ -165,11 +160,11 @@ def collect(A: DistSparse, rows: NDArray[np.int64] | None = None) -> sparse.csr_
     side = 1 if A.transposed else 0
     wanted = [
         [np.flatnonzero(place[pair[side]] >= 0) if rows is not None else None for pair in pairs]
-        for pairs in labels
+        for pairs in named
     ]
     i, j, values = [], [], []
     for rank, pieces in enumerate(A.cluster.run(_triplets, A, wanted, A.transposed)):
-        for pair, kept, (row, column, data) in zip(labels[rank], wanted[rank], pieces, strict=True):
+        for pair, kept, (row, column, data) in zip(named[rank], wanted[rank], pieces, strict=True):
             own, other = pair[side], pair[1 - side]
             i.append(place[own if kept is None else own[kept]][row])
             j.append(other[column])
@@ -194,22 +189,11 @@ def _layout_of(held: list[NDArray[np.int64]], nnz: int) -> Layout:
     return Layout.from_parts(owner, len(held))
 
 
-def _labels(plan: Plan, rank: int) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Global numbers of rows and columns of each piece of an operand, in the order of pieces."""
-    here, below = plan.rows.indices(rank), plan.columns.indices(rank)
-    parcel = []
-    for peer in range(plan.parts):
-        parcel.append(plan.b_rows(peer, rank))
-        parcel.append(np.full(len(plan.c_rows(peer, rank)), -1))
-    partial = [(plan.c_rows(rank, peer), below) for peer in range(plan.parts)]
-    return [(here, below), (here, np.concatenate(parcel)), *partial]
-
-
 def _triplets(
     ctx: Context, A: Operand, wanted: list[list[Any]], transposed: bool
 ) -> list[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]]:
     result = []
-    for piece, kept in zip(A._pieces, wanted[ctx.rank], strict=True):
+    for piece, kept in zip(A.pieces, wanted[ctx.rank], strict=True):
         matrix = piece.to_scipy()
         if transposed:
             matrix = matrix.T.tocsr()

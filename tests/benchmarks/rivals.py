@@ -147,7 +147,7 @@ class BareGloo(Rival):
     def __enter__(self) -> Rival:
         import torch
 
-        from dtoolkit.spmm.operand import build
+        from dtoolkit.spmm.building import build
 
         context = multiprocessing.get_context("spawn")
         with socket.socket() as probe:
@@ -192,7 +192,8 @@ def _bare_rank(rank: int, size: int, port: int, operand: Any, B: Any, pipe: Any)
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=size)
-    product = _bare_all_gather(operand, B) if operand.whole else _bare_exchange(operand, B)
+    bare = _bare_all_gather if operand.hops[0].whole else _bare_exchange
+    product = bare(operand, B)
     product()
     pipe.send("ready")
     while pipe.recv() == "go":
@@ -208,8 +209,9 @@ def _bare_all_gather(operand: Any, B: Any) -> Any:
 
     from dtoolkit.spmm.kernels import multiply
 
-    received = torch.empty(sum(operand.b_in), B.shape[1], dtype=B.dtype)
-    places = torch.split(received, list(operand.b_in))
+    (hop,), (remote,) = operand.hops, operand.remote
+    received = torch.empty(sum(hop.b_in), B.shape[1], dtype=B.dtype)
+    places = torch.split(received, list(hop.b_in))
     size, me = len(places), operand.rank
 
     def product() -> torch.Tensor:
@@ -219,7 +221,7 @@ def _bare_all_gather(operand: Any, B: Any) -> Any:
         C = multiply(operand.own, B)
         for work in works:
             work.wait()
-        return multiply(operand.remote, received, C, accumulate=True)
+        return multiply(remote, received, C, accumulate=True)
 
     return product
 
@@ -231,8 +233,9 @@ def _bare_exchange(operand: Any, B: Any) -> Any:
 
     from dtoolkit.spmm.kernels import multiply
 
-    outgoing = [b + c for b, c in zip(operand.b_out, operand.c_out, strict=True)]
-    incoming = [b + c for b, c in zip(operand.b_in, operand.c_in, strict=True)]
+    (hop,), (remote,), (partial,) = operand.hops, operand.remote, operand.partial
+    outgoing = [b + c for b, c in zip(hop.b_out, hop.c_out, strict=True)]
+    incoming = [b + c for b, c in zip(hop.b_in, hop.c_in, strict=True)]
     send = torch.empty(sum(outgoing), B.shape[1], dtype=B.dtype)
     receive = torch.empty(sum(incoming), B.shape[1], dtype=B.dtype)
     parcels = torch.split(send, outgoing)
@@ -240,16 +243,16 @@ def _bare_exchange(operand: Any, B: Any) -> Any:
 
     def product() -> torch.Tensor:
         for peer, parcel in enumerate(parcels):
-            b = operand.b_out[peer]
-            torch.index_select(B, 0, operand.gather[peer], out=parcel[:b])
-            multiply(operand.partial[peer], B, parcel[b:])
+            b = hop.b_out[peer]
+            torch.index_select(B, 0, hop.gather[peer], out=parcel[:b])
+            multiply(partial[peer], B, parcel[b:])
         work = dist.all_to_all_single(receive, send, incoming, outgoing, async_op=True)
         C = multiply(operand.own, B)
         work.wait()
-        multiply(operand.remote, receive, C, accumulate=True)
+        multiply(remote, receive, C, accumulate=True)
         for peer, parcel in enumerate(arrived):
-            if operand.c_in[peer]:
-                C.index_add_(0, operand.scatter[peer], parcel[operand.b_in[peer] :])
+            if hop.c_in[peer]:
+                C.index_add_(0, hop.scatter[peer], parcel[hop.b_in[peer] :])
         return C
 
     return product

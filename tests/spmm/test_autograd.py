@@ -10,7 +10,7 @@ from scipy import sparse
 import dtoolkit as dt
 from dtoolkit.errors import MessageMismatch
 from dtoolkit.spmm import spmm
-from dtoolkit.spmm.operand import build
+from dtoolkit.spmm.building import build
 from tests.spmm.thread_ranks import run
 
 CASES = [(1, "joint"), (2, "joint"), *((4, s) for s in ("oblivious", "column", "row", "joint"))]

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import dtoolkit as dt
-from dtoolkit.spmm.operand import build
+from dtoolkit.spmm.building import build
 from tests.spmm.reference import assert_product, same_bits
+from tests.spmm.strategies import EVERY, options
 from tests.spmm.thread_ranks import multiplied, run
-
-STRATEGIES = ("oblivious", "column", "row", "joint")
 
 
 def example(m=23, n=17, density=0.2, seed=0, dtype=np.float64):
@@ -27,12 +26,12 @@ def example(m=23, n=17, density=0.2, seed=0, dtype=np.float64):
     return dt.data.as_csr(A)
 
 
-def operands(A, parts=4, **options):
-    plan = dt.plan(A, parts=parts, **options)
+def operands(A, parts=4, strategy="joint", *, nodes=None, **others):
+    plan = dt.plan(A, parts=parts, **options(strategy, parts, nodes), **others)
     return plan, build(plan, dt.data.as_csr(A))
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", EVERY)
 @pytest.mark.parametrize("partition", ["block", "cyclic", np.arange(23) % 3])
 def test_every_nonzero_is_on_the_rank_that_the_plan_says(strategy, partition):
     A = example()
@@ -44,22 +43,26 @@ def test_every_nonzero_is_on_the_rank_that_the_plan_says(strategy, partition):
     for q, operand in enumerate(made):
         assert operand.rank == q
         assert operand.own.shape == (plan.rows.sizes[q], plan.columns.sizes[q])
-        for p, other in enumerate(made):
-            assert operand.b_out[p] == other.b_in[q] == len(plan.b_rows(q, p))
-            assert operand.c_out[p] == other.c_in[q] == len(plan.c_rows(q, p))
-        for index in (*operand.gather, *operand.scatter):
-            assert (index.diff() > 0).all()
+        for k, hop in enumerate(operand.hops):
+            for p, other in enumerate(made):
+                back = other.hops[k]
+                assert hop.b_out[p] == back.b_in[q] == len(plan.b_rows(q, p, k))
+                assert hop.c_out[p] == back.c_in[q] == len(plan.c_rows(q, p, k))
+            for index in (*hop.gather, *hop.scatter):
+                assert (index.diff() > 0).all()
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", EVERY)
 def test_a_transposed_operand_swaps_what_it_sends_and_receives(strategy):
     A = example()
     plan, made = operands(A, strategy=strategy, partition="cyclic")
     for operand in made:
         turned = operand.transposed
         assert turned is operand.transposed
-        assert (turned.b_out, turned.b_in) == (operand.c_in, operand.c_out)
-        assert (turned.c_out, turned.c_in) == (operand.b_in, operand.b_out)
+        for hop, was in zip(turned.hops, reversed(operand.hops), strict=True):
+            assert (hop.b_out, hop.b_in) == (was.c_in, was.c_out)
+            assert (hop.c_out, hop.c_in) == (was.b_in, was.b_out)
+            assert hop.phase == was.phase
         assert turned.nnz == operand.nnz
         back = turned.transposed
         assert back.own.shape == operand.own.shape
@@ -116,7 +119,7 @@ def test_a_product_that_was_stopped_keeps_its_buffers_from_the_next():
     plan, made = operands(A)
     multiplied(plan, made, torch.ones((60, 2), dtype=torch.float64))
     mine = {name: t.data_ptr() for name, t in made[0].workspace.items()}
-    assert set(mine) == {"send", "receive"}
+    assert set(mine) == {"send 0", "receive 0"}
 
     class Cut(Exception):
         pass
@@ -191,8 +194,9 @@ def test_any_matrix_over_any_ranks(data):
         data.draw(st.sampled_from(["block", "cyclic", part, np.full_like(part, parts - 1)]))
         for part in owners
     ]
-    strategy = data.draw(st.sampled_from(STRATEGIES))
-    plan, made = operands(A, parts, strategy=strategy, partition=layouts[0], columns=layouts[1])
+    strategy = data.draw(st.sampled_from(EVERY))
+    nodes = rng.integers(0, data.draw(st.integers(1, parts)), parts)
+    plan, made = operands(A, parts, strategy, nodes=nodes, partition=layouts[0], columns=layouts[1])
     plan.check(A)
     b_dtype = data.draw(st.sampled_from(FLOATS))
     for transpose, S in ((False, A), (True, A.T)):
@@ -205,7 +209,7 @@ def test_any_matrix_over_any_ranks(data):
         np.testing.assert_array_equal(moved, lists.bytes_matrix(k, b_dtype, C.dtype))
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", EVERY)
 @pytest.mark.parametrize("parts", [16, 33])
 def test_more_ranks_than_a_machine_has(strategy, parts):
     A = dt.data.rmat(256, 6, seed=3, dtype=np.float64)
@@ -219,11 +223,11 @@ def test_more_ranks_than_a_machine_has(strategy, parts):
         assert same_bits(C, multiplied(plan, made, B, transpose=transpose)[0])
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", EVERY)
 def test_plan_of_the_transpose_executes(strategy):
     """Partial rows of whole shards, for the transposed all-gather."""
     A = example(30, 21)
-    plan = dt.plan(A, parts=4, strategy=strategy, partition="cyclic").transposed()
+    plan = dt.plan(A, parts=4, **options(strategy, 4), partition="cyclic").transposed()
     turned = dt.data.as_csr(A.T)
     made = build(plan, turned)
     B = torch.from_numpy(np.random.default_rng(3).standard_normal((30, 4)))

@@ -11,8 +11,7 @@ from scipy import sparse
 
 import dtoolkit as dt
 from tests.spmm.reference import assert_product, same_bits
-
-STRATEGIES = ("oblivious", "column", "row", "joint")
+from tests.spmm.strategies import EVERY, options
 
 
 @pytest.fixture(autouse=True)
@@ -41,9 +40,10 @@ def dense(n, k=None, dtype=np.float64, seed=1):
     return values.astype(dtype)
 
 
-def check(cluster, A, *, k=3, b_dtype=np.float64, **options):
+def check(cluster, A, *, k=3, b_dtype=np.float64, strategy="joint", **others):
     """``A @ B`` and ``A.T @ B`` equal SciPy's, and what was traced was planned, by pair."""
-    plan = dt.plan(A, parts=cluster.size, **options)
+    chosen = options(strategy, cluster.size)
+    plan = dt.plan(A, parts=cluster.size, **chosen, **others)
     dA = dt.distribute(cluster, A, plan)
     width = 1 if k is None else k
     assert dA.shape == A.shape
@@ -57,10 +57,14 @@ def check(cluster, A, *, k=3, b_dtype=np.float64, **options):
         assert C.layout == left.layout
         assert_product(C, right, B)
         np.testing.assert_array_equal(moved, lists.bytes_matrix(width, b_dtype, C.dtype))
+        planned = lists.stage_bytes(width, b_dtype, C.dtype)
+        for phase, (_, bytes_planned) in zip(lists.phases, planned, strict=True):
+            traced = cluster.trace.matrix(phase=phase)
+            np.testing.assert_array_equal(traced, bytes_planned)
     return dA
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", EVERY)
 @pytest.mark.parametrize(
     "shape", [(0, 0), (0, 5), (5, 0), (1, 1), (2, 3), (3, 2), (4, 90), (90, 4), (13, 13)], ids=str
 )
@@ -69,7 +73,7 @@ def test_shapes_down_to_nothing(cluster4, shape, strategy):
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 4])
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", EVERY)
 def test_matrices_with_nothing_in_rows_columns_or_at_all(cluster_of, workers, strategy):
     cluster = cluster_of(workers)
     check(cluster, sparse.csr_array((9, 7)), strategy=strategy)
@@ -84,8 +88,8 @@ def test_matrices_with_nothing_in_rows_columns_or_at_all(cluster_of, workers, st
 def test_any_number_of_columns_gives_the_same_bits(cluster4):
     """0 to 130, and 1,024: a column does not depend on how many stand beside it."""
     A = example(60, 47)
-    for strategy in STRATEGIES:
-        plan = dt.plan(A, parts=4, strategy=strategy, partition="cyclic")
+    for strategy in EVERY:
+        plan = dt.plan(A, parts=4, **options(strategy, 4), partition="cyclic")
         dA = dt.distribute(cluster4, A, plan)
         B = dense(47, 1024)
         dB = dt.distribute(cluster4, B, plan)
@@ -102,14 +106,14 @@ def test_any_number_of_columns_gives_the_same_bits(cluster4):
         assert cluster4.run(each, dA, dB, whole) == [[], [], [], []]
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", EVERY)
 def test_columns_from_the_client(cluster4, strategy):
     A = example(30, 22)
     for k in (None, 0, 1, 2, 65, 1024):
         check(cluster4, A, k=k, strategy=strategy)
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", EVERY)
 @pytest.mark.parametrize("a_dtype", ["f4", "f8", "c8", "c16"])
 def test_dtypes_mix_as_in_scipy(cluster3, a_dtype, strategy):
     A = example(31, 24, dtype=a_dtype)
@@ -120,11 +124,11 @@ def test_dtypes_mix_as_in_scipy(cluster3, a_dtype, strategy):
         check(cluster3, A, k=2, strategy=strategy, b_dtype=b_dtype, columns=np.arange(24) % 2)
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", EVERY)
 def test_bfloat16_is_summed_in_single_precision(cluster3, strategy):
     A = example(31, 24, dtype=np.float32)
     B = torch.from_numpy(dense(24, 5)).bfloat16()
-    plan = dt.plan(A, parts=3, strategy=strategy)
+    plan = dt.plan(A, parts=3, **options(strategy, 3))
     dA, dB = dt.distribute(cluster3, A, plan), dt.distribute(cluster3, B, plan)
     assert dB.dtype == torch.bfloat16
     cluster3.trace.clear()
@@ -143,10 +147,10 @@ def test_bfloat16_is_summed_in_single_precision(cluster3, strategy):
     assert (np.abs(D.to_numpy() - exact) <= 4 * 2.0**-8 * scale).all()
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", EVERY)
 def test_masks_and_positions_as_operands(cluster3, strategy):
     A = example(31, 24)
-    plan = dt.plan(A, parts=3, strategy=strategy, partition="cyclic")
+    plan = dt.plan(A, parts=3, **options(strategy, 3), partition="cyclic")
     dA, B = dt.distribute(cluster3, A, plan), dense(24, 5)
     dB = dt.distribute(cluster3, B, plan)
     mask = dB > 0
@@ -171,7 +175,7 @@ def test_a_transpose_is_no_conjugate(cluster3):
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 4])
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", EVERY)
 @pytest.mark.parametrize("dtype", [np.float32, np.complex128])
 def test_nan_and_infinity_reach_what_they_reach_in_scipy(cluster_of, workers, strategy, dtype):
     """A stored zero times infinity is NaN; where nothing is stored nothing happens."""
@@ -179,7 +183,7 @@ def test_nan_and_infinity_reach_what_they_reach_in_scipy(cluster_of, workers, st
     A = example(40, 33, 0.12, dtype=dtype)
     A.data[:: max(A.nnz // 9, 1)] = 0
     A.data[5], A.data[17], A.data[29] = np.nan, np.inf, -np.inf
-    plan = dt.plan(A, parts=workers, strategy=strategy, partition="cyclic")
+    plan = dt.plan(A, parts=workers, **options(strategy, workers), partition="cyclic")
     dA = dt.distribute(cluster, A, plan)
     for left, right in ((dA, A), (dA.T, A.T)):
         B = dense(right.shape[1], 6, dtype)

@@ -10,6 +10,7 @@ import dtoolkit as dt
 from dtoolkit.arrays import Layout
 from dtoolkit.spmm import RedistributionWarning
 from tests.spmm.reference import assert_product, same_bits
+from tests.spmm.strategies import EVERY, options
 from tests.spmm.test_product import check, dense, example
 
 M, N = 41, 30
@@ -147,7 +148,7 @@ class AllButOne:
         return blocks.target != 0
 
 
-@pytest.mark.parametrize("strategy", ["oblivious", "column", "row", "joint", "auto", Alternating()])
+@pytest.mark.parametrize("strategy", [*EVERY, "auto", Alternating()])
 @pytest.mark.parametrize(
     ("partition", "columns"),
     [
@@ -171,10 +172,10 @@ def test_strategies_of_a_user_over_four_workers(cluster4, strategy):
     check(cluster4, dt.data.rmat(256, 6, seed=0, dtype=np.float64), strategy=strategy)
 
 
-@pytest.mark.parametrize("strategy", ["oblivious", "joint"])
+@pytest.mark.parametrize("strategy", EVERY)
 def test_a_plan_from_a_file(cluster3, tmp_path, strategy):
     A = example(M, N)
-    dt.plan(A, parts=3, strategy=strategy, partition=by_nonzeros).save(tmp_path / "plan.npz")
+    dt.plan(A, parts=3, **options(strategy, 3), partition=by_nonzeros).save(tmp_path / "plan.npz")
     plan = dt.spmm.Plan.load(tmp_path / "plan.npz")
     dA = dt.distribute(cluster3, A, plan)
     assert_product(dA @ B, A, B)

@@ -12,15 +12,16 @@ from scipy import sparse
 
 import dtoolkit as dt
 from tests.spmm.reference import assert_product, same_bits
-from tests.spmm.test_product import STRATEGIES, dense, example
+from tests.spmm.strategies import EVERY, options
+from tests.spmm.test_product import dense, example
 
 N = 300
 
 
-@pytest.fixture(scope="module", params=STRATEGIES)
+@pytest.fixture(scope="module", params=EVERY)
 def pair(request, cluster_of):
     A = dt.data.rmat(N, 7, seed=2, values="normal", dtype=np.float64)
-    return A, dt.distribute(cluster_of(4), A, dt.plan(A, parts=4, strategy=request.param))
+    return A, dt.distribute(cluster_of(4), A, dt.plan(A, parts=4, **options(request.param, 4)))
 
 
 def test_a_product_repeats_bit_for_bit(pair):
@@ -32,7 +33,7 @@ def test_a_product_repeats_bit_for_bit(pair):
     for _ in range(10):
         assert same_bits((dA @ dB).to_numpy(), first)
         assert same_bits((dA.T @ dB).to_numpy(), turned)
-    again = dt.distribute(dA.cluster, A, dt.plan(A, parts=4, strategy=dA.plan.strategy))
+    again = dt.distribute(dA.cluster, A, dt.plan(A, parts=4, **options(dA.plan.strategy, 4)))
     assert same_bits((again @ dB).to_numpy(), first)
 
 

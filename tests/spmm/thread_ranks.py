@@ -103,8 +103,10 @@ def multiplied(
 
     def one(ctx: Any, A: Operand, shard: torch.Tensor) -> tuple[torch.Tensor, list[int]]:
         C = product(ctx, A, shard, transpose=transpose)
-        (event,) = ctx.recorder.events
-        return C, list(event.sent)
+        phases = tuple(event.phase for event in ctx.recorder.events)
+        assert phases == (plan.phases[::-1] if transpose else plan.phases)
+        sent = [event.sent for event in ctx.recorder.events]
+        return C, np.array(sent, np.int64).reshape(-1, plan.parts).sum(axis=0)
 
     found = run(plan.parts, one, list(zip(operands, shards, strict=True)))
     whole = torch.empty((after.n, *B.shape[1:]), dtype=found[0][0].dtype)
