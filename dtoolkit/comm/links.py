@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from dtoolkit.comm.grid import dimension_loads
 
 if TYPE_CHECKING:
+    from dtoolkit.comm.measured import Measured
     from dtoolkit.comm.network import Network
 
 __all__ = ["Links", "byte_matrix", "loads"]
@@ -163,36 +164,31 @@ def _measured(network: Network, sent: NDArray[np.int64]) -> tuple[Links, ...]:
                 np.asarray(latency.max(axis=axis) + extra),
             )
         )
-    return (*pairs, _hosts(network, sent, pairs[0]))
+    return (*pairs, _hosts(table, sent, *pairs))
 
 
-def _hosts(network: Network, sent: NDArray[np.int64], out: Links) -> Links:
+def _hosts(table: Measured, sent: NDArray[np.int64], out: Links, into: Links) -> Links:
     """Load hosts: at their capacity while several ranks talk, at a pair's while one does.
 
-    The last bytes of the rank with the most are those that it moves alone.
+    The last bytes of the rank with the most are those that it moves alone, as fast as its fastest
+    pair, so that more bytes never take less time.
     """
-    table = network.table
-    assert table is not None
     hosts = len(table.host_capacity)
     foreign = np.where(table.nodes[:, None] != table.nodes[None, :], sent, 0)
     through = sent.sum(axis=1) + foreign.sum(axis=0)
-    moved = np.zeros(hosts, dtype=np.int64)
-    np.add.at(moved, table.nodes, through)
-    alone, speed = np.zeros(hosts), table.host_capacity.copy()
-    for host in range(hosts):
-        mine = np.flatnonzero(table.nodes == host)
-        order = mine[np.argsort(through[mine], kind="stable")]
-        most, second = through[order[-1]], through[order[-2]] if len(order) > 1 else 0
-        alone[host] = most - second
-        speed[host] = max(speed[host], out.bandwidth[order[-1]])
-    busy = (moved - alone) / table.host_capacity + alone / speed
-    latency = np.zeros(hosts)
-    np.maximum.at(latency, table.nodes, out.latency)
+    late = np.maximum(out.latency, into.latency * (foreign.sum(axis=0) > 0))
+    moved, busy, latency = np.zeros(hosts, dtype=np.int64), np.zeros(hosts), np.zeros(hosts)
+    for host, capacity in enumerate(table.host_capacity):
+        mine = table.nodes == host
+        *_, second, most = np.sort(np.append(through[mine], [0]))
+        pairs = table.bandwidth[mine]
+        fastest = np.where(np.isfinite(pairs), pairs, 0).max(initial=capacity)
+        moved[host] = through[mine].sum()
+        busy[host] = (moved[host] - (most - second)) / capacity + (most - second) / fastest
+        latency[host] = late[mine].max()
     with np.errstate(divide="ignore", invalid="ignore"):
-        effective = np.where(moved > 0, moved / busy, table.host_capacity)
-    return Links(
-        "host {}, all of its ranks", "node", 1, "through", moved, effective, latency * (moved > 0)
-    )
+        speed = np.where(moved > 0, moved / busy, table.host_capacity)
+    return Links("host {}, all of its ranks", "node", 1, "through", moved, speed, latency)
 
 
 def _usual(bandwidth: NDArray[np.float64], axis: int) -> NDArray[np.float64]:

@@ -343,8 +343,8 @@ def test_measured_loads():
     assert links["rank 1's way out"] == (GB, 1 + 1)
     assert links["rank 1's way in"] == (GB, 1 + 0.125)
     assert links["rank 2's way in"] == (3 * GB, 1 + 1 + 0.25)
-    # 2 GB while both talk, at half a GB/s; the last 2 GB of rank 0 at its 1.5 GB/s
-    assert links["host 0, all of its ranks"][1] == pytest.approx(4 + 2 / 1.5 + 2.25)
+    # 2 GB while both talk, at half a GB/s; the last 2 GB of rank 0 at the 2 GB/s of a pair
+    assert links["host 0, all of its ranks"][1] == pytest.approx(4 + 1 + 2.25)
 
 
 def test_a_host_counts_what_comes_from_others():
