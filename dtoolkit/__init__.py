@@ -2,7 +2,10 @@
 
 __version__ = "0.1.0"
 
-from dtoolkit import comm, data, errors
+import importlib
+from typing import Any
+
+from dtoolkit import comm, data, errors, graph
 from dtoolkit.arrays import DistDense, DistSparse, Layout
 from dtoolkit.cluster import Cluster
 from dtoolkit.data import read_matrix
@@ -18,6 +21,19 @@ __all__ = [
     "data",
     "distribute",
     "errors",
+    "graph",
     "plan",
     "read_matrix",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the panels when they are first asked for: they need a notebook's packages."""
+    if name == "widgets":
+        return importlib.import_module("dtoolkit.widgets")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Name the panels too, which are not there before they are asked for."""
+    return sorted({*globals(), "widgets"})

@@ -6,25 +6,38 @@ cards say what is planned and what is measured, work without a network, and read
 
 from dtoolkit.figures.cards import array_card, cluster_card, layout_card, plan_card, trace_card
 from dtoolkit.figures.gantt import schedule
+from dtoolkit.figures.learning import full_batch_card, losses
 from dtoolkit.figures.network import network
 from dtoolkit.figures.network_cards import network_card, prediction_card, traffic_card
+from dtoolkit.figures.overview import overview
+from dtoolkit.figures.partition_card import quality_card
 from dtoolkit.figures.pattern import pattern
 from dtoolkit.figures.prediction import prediction
+from dtoolkit.figures.scaling import scaling
+from dtoolkit.figures.strategy_table import Contender, contenders_frame, strategy_table
 from dtoolkit.figures.timeline import timeline
 from dtoolkit.figures.traffic import compare, traffic
 
 __all__ = [
+    "Contender",
     "array_card",
     "cluster_card",
     "compare",
+    "contenders_frame",
+    "full_batch_card",
     "layout_card",
+    "losses",
     "network",
     "network_card",
+    "overview",
     "pattern",
     "plan_card",
     "prediction",
     "prediction_card",
+    "quality_card",
+    "scaling",
     "schedule",
+    "strategy_table",
     "timeline",
     "trace_card",
     "traffic",
