@@ -181,7 +181,7 @@ def _hosts(table: Measured, sent: NDArray[np.int64], out: Links, into: Links) ->
     for host, capacity in enumerate(table.host_capacity):
         mine = table.nodes == host
         *_, second, most = np.sort(np.append(through[mine], [0]))
-        pairs = table.bandwidth[mine]
+        pairs = np.append(table.bandwidth[mine], table.bandwidth[:, mine])
         fastest = np.where(np.isfinite(pairs), pairs, 0).max(initial=capacity)
         moved[host] = through[mine].sum()
         busy[host] = (moved[host] - (most - second)) / capacity + (most - second) / fastest

@@ -107,6 +107,18 @@ def test_nothing_takes_no_time_whatever_the_latency():
     assert made.links["share"].tolist() == [0.0] * len(made.links)
 
 
+def test_only_a_share_hides_where_the_network_says_so():
+    network = Network.measured(
+        latency=np.zeros((2, 2)), bandwidth=np.full((2, 2), GB), host_capacity=GB, rate=100.0,
+        overlap=0.25, overhead="0.5s",
+    )  # fmt: skip
+    made = predict(traffic(one(2, 0, 1, 2 * GB), work=[100, 0], after=[0, 300]), network)
+    assert made.seconds == pytest.approx(2 + 0.75 * 1 + 3)
+    launched = Traffic((Phase("a", one(2, 0, 1, 2 * GB)),), launches=2)
+    assert predict(launched, network).seconds == pytest.approx(2 * 0.5 + 2)
+    assert predict(launched, network).bottleneck.endswith("at 1 GB/s (in a)")
+
+
 # ----------------------------------------------------------------------------- what is taken
 
 
@@ -195,6 +207,9 @@ def test_the_error_of_a_measured_network_is_there():
 sizes = st.lists(st.integers(0, 2**40), min_size=64, max_size=64).map(
     lambda values: np.array(values, dtype=np.int64).reshape(8, 8)
 )
+tiny = st.lists(st.integers(0, 1), min_size=64, max_size=64).map(
+    lambda values: np.array(values, dtype=np.int64).reshape(8, 8)
+)
 speeds = st.floats(1e6, 1e12)
 KINDS = ["flat", "two-tier", "dims", "measured"]
 
@@ -237,7 +252,7 @@ def test_more_bandwidth_in_one_place_is_never_slower(field, sent, speed, more):
 
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=25)
-@given(sizes, st.integers(0, 63), st.integers(1, 2**40))
+@given(sizes | tiny, st.integers(0, 63), st.integers(1, 2**40) | st.just(1))
 def test_more_bytes_are_never_faster(kind, sent, where, more):
     network = network_of(kind, 1e9)
     larger = sent.copy()
@@ -248,7 +263,7 @@ def test_more_bytes_are_never_faster(kind, sent, where, more):
 
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=25)
-@given(sizes)
+@given(sizes | tiny)
 def test_no_message_ends_before_it_could_alone(kind, sent):
     network = network_of(kind, 1e9)
     ranks = np.arange(8)
