@@ -7,7 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -104,7 +104,7 @@ def calibrate(
         capacity, message, errors = _all_at_once(job, sorted(set(sizes)), late)
         kernel = work or (_workloads[0] if _workloads else None)
         rate, hidden = _computing(job, kernel) if kernel is not None else (None, 1.0)
-    job.tell("done")
+    job.progress(1.0, "done")
     return Network.measured(
         latency=late,
         bandwidth=fast,
@@ -129,7 +129,6 @@ class _Job:
     progress: Callable[[float, str], object]
     size: int = 0
     nodes: tuple[int, ...] = ()
-    _done: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.nodes = self.cluster.nodes
@@ -137,10 +136,8 @@ class _Job:
 
     def tell(self, what: str) -> None:
         """Say what comes next."""
-        done = sum(SHARES[name] for name in self._done)
-        if what in SHARES:
-            self._done.append(what)
-        self.progress(min(1.0, done), what)
+        before = list(SHARES)[: list(SHARES).index(what)]
+        self.progress(sum(SHARES[name] for name in before), what)
 
     def budget(self, what: str) -> float:
         """Seconds for a part of the work."""

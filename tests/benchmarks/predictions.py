@@ -1,0 +1,162 @@
+"""Predicted against measured time of products, on this machine as it is and as it emulates.
+
+``python -m tests.benchmarks.predictions [--quick]`` calibrates 4 workers, predicts products that
+move from 1 to 64 MB, and measures them: what a person waits for ``A @ B``, launch included. In
+every round the cluster is calibrated anew and each product runs, since a shared machine is faster
+in one minute than in the next; of both, medians over the rounds are compared. Then the same on 2
+emulated nodes of 2 ranks, whose network is given and not measured; only the rate of the ranks'
+kernels and the time of a launch are put in. Exits 1 where a median error is too large.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+import dtoolkit as dt
+from tests.benchmarks.common import Check, machine, options, table, verdict
+
+ROWS, DEGREE, WORKERS = 50_000, 16, 4
+MEGABYTES = (1, 2, 4, 8, 16, 32, 64)
+REPEATS = 3  # of one product in one round, of which the median counts
+NETWORK = dt.comm.Network.two_tier(
+    nodes=2,
+    ranks_per_node=2,
+    inter="40MB/s",
+    intra="200MB/s",
+    inter_latency="2ms",
+    intra_latency="500us",
+    node="60MB/s",
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One product."""
+
+    plan: dt.spmm.Plan
+    columns: int
+    label: str
+    run: Callable[[], object]
+
+    @property
+    def moved(self) -> float:
+        return self.plan.bytes(self.columns, "float32") / 1e6
+
+
+def matrices() -> dict[str, sp.csr_array]:
+    return {
+        name: dt.data.power_law(ROWS, DEGREE, seed=0, local=local, values="normal")
+        for name, local in (("scattered", None), ("local", 2_000))
+    }
+
+
+def cases(
+    cluster: dt.Cluster, strategies: Sequence[str], sizes: Sequence[int], **where: Any
+) -> list[Case]:
+    """Products that move so many megabytes: the columns are chosen for it."""
+    made = []
+    for name, A in matrices().items():
+        for strategy in strategies:
+            plan = dt.plan(A, parts=WORKERS, strategy=strategy, **where)
+            dA = dt.distribute(cluster, A.astype("float32"), plan)
+            columns = [max(1, round(size * 1e6 / plan.bytes(1, "float32"))) for size in sizes]
+            for k in sorted({k for k in columns if k <= 256}):
+                dB = dt.distribute(cluster, np.ones((ROWS, k), np.float32), plan)
+                label = f"{name}, {strategy}, {k} columns"
+                made.append(Case(plan, k, label, lambda dA=dA, dB=dB: dA @ dB))
+    return made
+
+
+def compare(
+    found: Sequence[Case], rounds: int, network_of: Callable[[int], dt.comm.Network]
+) -> list[tuple[Case, float, float]]:
+    """Predicted and measured seconds of each case, medians over rounds."""
+    for case in found:
+        case.run()  # compiles, and finds its buffers
+    predicted: list[list[float]] = [[] for _ in found]
+    measured: list[list[float]] = [[] for _ in found]
+    for turn in range(rounds):
+        network = network_of(turn)
+        for place in range(len(found)):
+            number = (place + turn * len(found) // rounds) % len(found)
+            case = found[number]
+            predicted[number].append(case.plan.predict(network, k=case.columns).seconds)
+            measured[number].append(statistics.median(clock(case.run) for _ in range(REPEATS)))
+    return [
+        (case, statistics.median(p), statistics.median(m))
+        for case, p, m in zip(found, predicted, measured, strict=True)
+    ]
+
+
+def clock(run: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    run()
+    return time.perf_counter() - began
+
+
+def report(title: str, rows: Sequence[tuple[Case, float, float]]) -> float:
+    """Print a table; give the median error."""
+    print(f"\n{title}")
+    lines = [
+        (
+            case.label,
+            f"{case.moved:.2f}",
+            f"{1e3 * predicted:.1f}",
+            f"{1e3 * measured:.1f}",
+            f"{predicted / measured - 1:+.0%}",
+        )
+        for case, predicted, measured in rows
+    ]
+    print(table(lines, ("", "MB moved", "predicted ms", "measured ms", "error")))
+    median = statistics.median(abs(p / m - 1) for _, p, m in rows)
+    print(f"median error {median:.1%}")
+    return median
+
+
+def main() -> int:
+    """Measure, print, judge."""
+    chosen = options(__doc__)
+    rounds = chosen.rounds or (3 if chosen.quick else 7)
+    sizes = MEGABYTES[::3] if chosen.quick else MEGABYTES
+    print(machine())
+    networks: list[dt.comm.Network] = []
+
+    with dt.Cluster(workers=WORKERS, device="cpu") as cluster:
+        rows = compare(
+            cases(cluster, ("oblivious", "column", "joint"), sizes),
+            rounds,
+            lambda turn: (
+                networks.append(dt.cluster.calibrate(cluster, seconds=2.0, seed=turn))
+                or networks[-1]
+            ),
+        )
+        own = report(f"as it is: {networks[-1].name}", rows)
+
+    rate = {
+        dtype: statistics.median(network.rate_of(dtype) for network in networks)
+        for dtype in ("float32", "float64")
+    }
+    overhead = statistics.median(network.overhead for network in networks)
+    given = replace(NETWORK, rate=rate, overhead=overhead)
+    with dt.Cluster(workers=WORKERS, device="cpu", emulate=NETWORK) as cluster:
+        strategies = ("column", "joint")
+        found = cases(cluster, strategies, sizes, ranks_per_node=2)
+        emulated = report(f"emulated: {given.name}", compare(found, rounds, lambda turn: given))
+    return verdict(
+        [
+            Check("median error, as it is", own, 0.25),
+            Check("median error, emulated", emulated, 0.15),
+        ]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
