@@ -6,12 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from dtoolkit.comm.exact import rational, whole
+from dtoolkit.comm.exact import floats, rational, whole
 from dtoolkit.comm.network import Dimension, Network
 from dtoolkit.comm.queueing import Queues, Work
 from dtoolkit.comm.schedules import Stage, schedule
@@ -118,8 +117,8 @@ class Collectives:
                 "chunk": np.array([s.job for s in served], dtype=np.int64),
                 "dimension": np.array([stage.dimension for stage, _, _ in said], dtype=np.int64),
                 "operation": pd.Series([stage.operation for stage, _, _ in said], dtype="str"),
-                "start": _seconds([s.start for s in served], self.unit),
-                "end": _seconds([s.end for s in served], self.unit),
+                "start": floats((s.start for s in served), self.unit),
+                "end": floats((s.end for s in served), self.unit),
                 "bytes": np.array([float(nbytes) for _, nbytes, _ in said], dtype=np.float64),
             }
         )
@@ -192,8 +191,3 @@ def _own(dimensions: tuple[Dimension, ...], scope: Scope) -> tuple[Dimension, ..
         Dimension(dimensions[k].kind, ranks, dimensions[k].bandwidth, dimensions[k].latency)
         for k, ranks in scope
     )
-
-
-def _seconds(values: list[int], unit: Fraction) -> Any:
-    top, bottom = unit.numerator, unit.denominator
-    return np.array([value * top / bottom for value in values], dtype=np.float64)

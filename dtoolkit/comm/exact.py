@@ -7,11 +7,14 @@ change by a tenth with the unit it was stated in. So times and loads are added a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from math import lcm
 
-__all__ = ["rational", "whole"]
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["floats", "rational", "whole"]
 
 
 def rational(value: float) -> Fraction:
@@ -46,3 +49,9 @@ def whole(values: Sequence[Fraction]) -> tuple[list[int], Fraction]:
     """
     scale = lcm(*(value.denominator for value in values))
     return [int(value * scale) for value in values], Fraction(1, scale)
+
+
+def floats(values: Iterable[int], unit: Fraction) -> NDArray[np.float64]:
+    """Give whole numbers of a unit as the nearest floating-point numbers."""
+    top, bottom = unit.numerator, unit.denominator
+    return np.array([value * top / bottom for value in values], dtype=np.float64)

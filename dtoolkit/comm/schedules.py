@@ -16,10 +16,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from math import prod
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -263,10 +265,12 @@ def _stages(shape: tuple[int, ...], order: tuple[int, ...], operation: str) -> t
 
 def _permutations(orders: Any, dimensions: int) -> tuple[tuple[int, ...], ...]:
     made = []
+    if not isinstance(orders, Iterable):
+        raise ValueError(f"orders must list an order for each chunk, got {orders!r}")
     for chunk, order in enumerate(orders):
         try:
-            one = tuple(int(k) for k in order)
-        except (TypeError, ValueError) as error:
+            one = tuple(index(k) for k in order)
+        except TypeError as error:
             raise ValueError(f"order of chunk {chunk} must list dimensions: {order!r}") from error
         if sorted(one) != list(range(dimensions)):
             raise ValueError(

@@ -30,7 +30,7 @@ from dtoolkit.comm.arguments import (
     check_order,
     dimensions_of,
 )
-from dtoolkit.comm.exact import rational
+from dtoolkit.comm.exact import floats, rational
 from dtoolkit.comm.network import Dimension, Network
 from dtoolkit.comm.schedules import Schedule, schedule
 from dtoolkit.comm.serving import serve
@@ -223,14 +223,16 @@ def _run(
     """Serve all chunks, which are there from the beginning."""
     each = Fraction(size, plan.chunks)
     queues, unit = serve(plan, dimensions, each, order, latency)
-    said = [plan.stages(s.job)[s.stage] for s in queues.served]
+    stages = [plan.stages(chunk) for chunk in range(plan.chunks)]
+    said = [stages[s.job][s.stage] for s in queues.served]
+    nbytes = {moved: float(moved * each) for moved in {stage.moved for stage in said}}
     bars = _frame(
         chunk=[s.job for s in queues.served],
         dimension=[stage.dimension for stage in said],
         operation=[stage.operation for stage in said],
-        start=[float(s.start * unit) for s in queues.served],
-        end=[float(s.end * unit) for s in queues.served],
-        nbytes=[float(stage.moved * each) for stage in said],
+        start=floats((s.start for s in queues.served), unit),
+        end=floats((s.end for s in queues.served), unit),
+        nbytes=[nbytes[stage.moved] for stage in said],
     )
     return float(max(queues.ended.values()) * unit), bars
 
@@ -276,7 +278,7 @@ def _fitting(plan: Schedule, dimensions: tuple[Dimension, ...], operation: str) 
     return plan
 
 
-def _frame(*, nbytes: list[float], **columns: list[Any]) -> pd.DataFrame:
+def _frame(*, nbytes: list[float], **columns: Any) -> pd.DataFrame:
     frame = pd.DataFrame({**columns, "bytes": nbytes})
     kinds = {"chunk": "int64", "dimension": "int64", "operation": "str"}
     return frame.astype({**kinds, **dict.fromkeys(("start", "end", "bytes"), "float64")})

@@ -171,7 +171,8 @@ def chosen(policy: str | Policy) -> Policy:
             f"policy must be one of {', '.join(POLICIES)} or an object with name and orders; got "
             f"{policy!r}{hint}"
         )
-    if isinstance(policy, type) or not isinstance(policy, Policy):
+    own = isinstance(policy, Policy) and not isinstance(policy, type)
+    if not own or not callable(policy.orders):
         raise ValueError(
             f"policy must be one of {', '.join(POLICIES)} or an object with name and orders("
             f"dimensions, chunks, operation); got {policy!r}"

@@ -58,7 +58,7 @@ def topology(name: str, *, latency: float | str | Sequence[float | str] = 0.0) -
     >>> topology("3D-hetero", latency="0.5us").shape
     (16, 8, 8)
     """
-    if name not in TOPOLOGIES:
+    if not isinstance(name, str) or name not in TOPOLOGIES:
         raise ValueError(f"name must be one of {', '.join(TOPOLOGIES)}; got {name!r}")
     dimensions = TOPOLOGIES[name]
     if isinstance(latency, Sequence) and not isinstance(latency, str):

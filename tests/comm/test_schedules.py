@@ -217,6 +217,10 @@ def test_what_a_policy_gives_is_checked() -> None:
         schedule(network, Broken([(0, 1), (0, 0)]), chunks=2)
     with pytest.raises(ValueError, match="order of chunk 0 must list dimensions"):
         schedule(network, Broken([3]), chunks=1)
+    with pytest.raises(ValueError, match="order of chunk 0 must list dimensions"):
+        schedule(network, Broken([(0.5, 1)]), chunks=1)
+    with pytest.raises(ValueError, match="orders must list an order for each chunk, got 5"):
+        schedule(network, Broken(5))
     with pytest.raises(ValueError, match="at least one chunk"):
         Schedule(network.dimensions, ())
     with pytest.raises(ValueError, match="operation must be one of"):
