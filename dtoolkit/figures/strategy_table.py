@@ -36,6 +36,8 @@ class Contender:
         Busiest rank over the mean, in rows moved and in nonzeros multiplied; 1 is even.
     seconds : float or None
         Predicted time of one product (modelled).
+    expected : float or None
+        Predicted time of one product on the workers that measured it (modelled).
     measured : float or None
         Measured time of one product.
     bottleneck : str
@@ -52,6 +54,7 @@ class Contender:
     traffic_balance: float | None = None
     work_balance: float | None = None
     seconds: float | None = None
+    expected: float | None = None
     measured: float | None = None
     bottleneck: str = ""
     note: str = ""
@@ -69,7 +72,8 @@ def contenders_frame(contenders: Sequence[Contender]) -> pd.DataFrame:
             "traffic_imbalance_planned": [c.traffic_balance for c in contenders],
             "work_imbalance_planned": [c.work_balance for c in contenders],
             "seconds_modelled": [c.seconds for c in contenders],
-            "seconds_measured": [c.measured for c in contenders],
+            "seconds_on_workers_modelled": [c.expected for c in contenders],
+            "seconds_on_workers_measured": [c.measured for c in contenders],
             "bottleneck_modelled": [c.bottleneck for c in contenders],
             "note": [c.note for c in contenders],
         }
@@ -101,7 +105,7 @@ def strategy_table(
     heads = ["Strategy", "Rows sent<br>planned"]
     heads += ["Between nodes<br>planned", "Inside nodes<br>planned"] if nodes else []
     heads += ["Balance of<br>traffic, work", "Time<br>modelled"]
-    heads += ["Time<br>measured"] if measured else []
+    heads += ["These workers,<br>modelled", "These workers,<br>measured"] if measured else []
     top = "".join(
         f'<th scope="col" style="{_CELL if i else _NAME};font-weight:600;{_FAINT}">{head}</th>'
         for i, head in enumerate(heads)
@@ -147,6 +151,7 @@ def _row(
     where = one.bottleneck if one.seconds is not None else one.note
     cells.append(_amount(one.seconds, [c.seconds for c in all_of_them], seconds_text, where))
     if measured:
+        cells.append(_plain("" if one.expected is None else seconds_text(one.expected)))
         cells.append(_plain("" if one.measured is None else seconds_text(one.measured)))
     return f'<tr{mark} style="{_LINE}">{head}{"".join(cells)}</tr>'
 

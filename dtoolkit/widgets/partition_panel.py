@@ -343,10 +343,14 @@ class PartitionPanel(Panel):
 
     def _put(self, contenders: list[Contender], *, waiting: bool = False) -> None:
         """Take in the lines of the table, and show it."""
-        plan, time = self.plan, self.measured.seconds if self.measured is not None else None
-        chosen = plan.strategy if plan is not None else ""
+        m = self.measured
+        chosen = self.plan.strategy if self.plan is not None else ""
         self.contenders = [
-            dataclasses.replace(c, measured=time if c.strategy == chosen else None)
+            dataclasses.replace(
+                c,
+                expected=self._expected(c.strategy),
+                measured=m.seconds if m is not None and c.strategy == chosen else None,
+            )
             for c in contenders
         ]
         self._waiting = "More strategies are being planned …" if waiting else ""
@@ -354,6 +358,18 @@ class PartitionPanel(Panel):
             self._retable()
         else:
             self._retable.flush()
+
+    def _expected(self, strategy: str) -> float | None:
+        """Seconds that a strategy is predicted to take on the workers that were measured."""
+        q = self._planned
+        if self.measured is None or q is None:
+            return None
+        made = self._plans.get((strategy, q.ranks_per_node))
+        if made is None and self.plan is not None and self.plan.strategy == strategy:
+            made = self.plan
+        if made is None:
+            return None
+        return float(made.predict(self.measured.network, k=q.k, dtype=q.dtype).seconds)
 
     def _write_table(self) -> None:
         self._shell.below.value = strategy_table(
@@ -394,10 +410,10 @@ class PartitionPanel(Panel):
 
     def _measured_words(self, m: Measured, own: Contender) -> str:
         agree = "as planned" if m.as_planned else f"planned {bytes_text(m.planned)}"
-        moved = bytes_text(int(m.sent.sum()))
+        expected = f"modelled {seconds_text(own.expected or 0)} for these workers"
         return (
             f"Measured on {len(m.sent)} workers: {seconds_text(m.seconds)} a product (median of "
-            f"{len(m.rounds)}), {moved} moved, {agree}."
+            f"{len(m.rounds)}; {expected}), {bytes_text(int(m.sent.sum()))} moved, {agree}."
         )
 
     def _say_busy(self, words: str) -> None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dtoolkit.arrays import partitioners
 from dtoolkit.arrays.layout import Layout
 from dtoolkit.comm import Network
+from dtoolkit.errors import PlanError
 from dtoolkit.figures.strategy_table import Contender
 from dtoolkit.spmm import Plan, strategies
 from dtoolkit.spmm.plan import plan
@@ -19,6 +20,7 @@ from dtoolkit.spmm.summary import imbalance
 from dtoolkit.widgets.matrices import Matrix
 
 __all__ = [
+    "BY_NODES",
     "PARTITIONERS",
     "SLOW",
     "STRATEGIES",
@@ -59,6 +61,10 @@ STRATEGIES = {
     "2d": "2D: a grid of ranks",
 }
 """Name to words, in the order of the table; names that ``dt.plan`` has beside these come last."""
+
+
+BY_NODES = ("hier-joint", "hier-column", "hier-row", "node-pair")
+"""Strategies that go by way of nodes."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +122,11 @@ def answer(A: Any, question: Question, rows: Layout, columns: Layout, strategy: 
     PlanError
         In words, where the strategy cannot be had with these parts.
     """
+    if strategy in BY_NODES and question.ranks_per_node is None:
+        raise PlanError(
+            f"{STRATEGIES[strategy]!r} goes by way of nodes, and the flat network has none: choose "
+            "a network of two tiers"
+        )
     more: dict[str, Any] = {}
     if question.ranks_per_node is not None:
         more["ranks_per_node"] = question.ranks_per_node

@@ -39,6 +39,7 @@ class Job:
     def __init__(self, name: str) -> None:
         self.name = name
         self.wanted = True
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def check(self) -> None:
         """Give up here if the job is no longer wanted; for threads, between two steps.
@@ -59,7 +60,7 @@ class Job:
         while sum(thread.is_alive() for thread in _abandoned) >= MAX_ABANDONED:
             await asyncio.sleep(0.05)
         _abandoned[:] = [thread for thread in _abandoned if thread.is_alive()]
-        loop = asyncio.get_running_loop()
+        loop = self._loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
         thread = threading.Thread(
             target=_compute, args=(loop, done, function, args), name="dtoolkit-panel", daemon=True
@@ -70,6 +71,16 @@ class Job:
         except asyncio.CancelledError:
             _abandoned.append(thread)
             raise
+
+    def from_thread(self, function: Callable[..., object], *args: Any) -> None:
+        """Let the event loop call a function, if the job is still wanted then; for threads."""
+
+        def call() -> None:
+            if self.wanted:
+                function(*args)
+
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(call)
 
 
 class Work:
