@@ -17,6 +17,7 @@ KINDS = {
     "fully-connected": "fc",
     "fully connected": "fc",
     "fully_connected": "fc",
+    "fullyconnected": "fc",
     "switch": "switch",
     "sw": "switch",
 }

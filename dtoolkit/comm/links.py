@@ -89,6 +89,8 @@ def byte_matrix(sent: Any, ranks: int | None = None, name: str = "sent") -> NDAr
     matrix = array.astype(np.int64)  # a copy: the diagonal is emptied
     if matrix.size and matrix.min() < 0:
         raise ValueError(f"{name} has negative bytes")
+    if matrix.sum(dtype=np.float64) * len(matrix) >= 2.0**63:  # hops of a ring count bytes again
+        raise ValueError(f"{name} has more bytes than 64 bits can count")
     np.fill_diagonal(matrix, 0)
     return matrix
 

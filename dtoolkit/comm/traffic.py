@@ -48,6 +48,8 @@ class Phase:
     after: NDArray[np.float64] = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise ValueError(f"name={self.name!r}: wanted text")
         where = f"phase {self.name!r}: "
         sent = byte_matrix(self.sent, name=f"{where}sent")
         values = {

@@ -82,7 +82,7 @@ def test_two_tier():
 
 def test_dims():
     network = Network.dims(
-        [("Ring", 4, "100GB/s", "1us"), ("fully-connected", 2, 5e10), Dimension("sw", 3, 1e9)]
+        [("Ring", 4, "100GB/s", "1us"), ("FullyConnected", 2, 5e10), Dimension("sw", 3, 1e9)]
     )
     assert [d.kind for d in network.dimensions] == ["ring", "fc", "switch"]
     assert [d.latency for d in network.dimensions] == [1e-6, 0.0, 0.0]
@@ -211,6 +211,7 @@ def test_broken_json_is_refused_in_words(text, words, tmp_path):
         (np.zeros((4, 4)), "dtype float64"),
         (np.zeros((4, 4), bool), "dtype bool"),
         (-np.ones((4, 4), int), "negative"),
+        (np.full((4, 4), 2**60), "more bytes than 64 bits"),
     ],
 )
 def test_wrong_bytes_are_refused(sent, words):

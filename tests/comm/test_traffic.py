@@ -50,6 +50,7 @@ def test_a_traffic_sums_its_phases():
         (lambda: Phase("a", np.zeros((2, 2), int), [1.0]), r"work has shape \(1,\)"),
         (lambda: Phase("a", np.zeros((2, 2), int), [1, -1]), "work has entries"),
         (lambda: Phase("a", np.zeros((2, 2), int), None, [1, np.nan]), "after has entries"),
+        (lambda: Phase(None, np.zeros((2, 2), int)), "name=None"),
         (lambda: Traffic(()), "phases is empty"),
         (lambda: Traffic((np.zeros((2, 2), int),)), "phases has a ndarray"),
         (
