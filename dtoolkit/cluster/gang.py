@@ -319,6 +319,7 @@ class Gang:
             calls = [self.call(m.address, "close", self.topic, timeout=2.0) for m in self.members]
             await asyncio.gather(*calls, return_exceptions=True)
             await self.link.leave(self.topic)
+        self.link.hang_up()
 
     def record(self, replies: Iterable[Reply]) -> None:
         """Put the events of the replies into the trace."""

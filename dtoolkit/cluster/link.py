@@ -1,7 +1,7 @@
 """How the client reaches the workers and the scheduler of a Dask cluster.
 
-Workers of this machine are called directly and the scheduler, which runs in this process, is looked
-at; everything else goes through the scheduler, the one address that a client surely reaches.
+Workers of this machine are called on direct lines and the scheduler, which runs in this process, is
+looked at; everything else goes through the scheduler, the one address that a client surely reaches.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,6 +19,7 @@ from distributed import Client
 from distributed.core import clean_exception
 
 from dtoolkit.cluster import runtime, turns
+from dtoolkit.cluster.line import Line
 from dtoolkit.errors import DtoolkitError, LaunchTimeout, VersionMismatch
 
 __all__ = ["Link", "WorkerGoneError"]
@@ -51,6 +53,8 @@ class Link:
     def __init__(self, client: Client, scheduler: Any = None) -> None:
         self.client = client
         self._scheduler = scheduler
+        self._lines: dict[str, Line] = {}
+        self._opening: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     @property
     def local(self) -> bool:
@@ -167,6 +171,11 @@ class Link:
             return False
         return True
 
+    def hang_up(self) -> None:
+        """Close the lines to the workers."""
+        for line in self._lines.values():
+            line.close()
+
     async def leave(self, owner: str) -> None:
         """Let the scheduler forget an owner."""
         await self._tell(turns.leave, owner)
@@ -185,12 +194,23 @@ class Link:
         work.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def _directly(self, address: str, method: str, args: tuple[Any, ...]) -> Any:
-        response = await self.client.rpc(address).run(
-            function=_CALL, args=cloudpickle.dumps((method, *args), protocol=5), wait=True
-        )
-        if response["status"] == "OK":
-            return response["result"]
-        return clean_exception(**response)[1]
+        line = self._lines.get(address)
+        if line is None or line.broken:
+            async with self._opening[address]:
+                line = self._lines.get(address)
+                if line is None or line.broken:
+                    line = self._lines[address] = await self._open(address)
+        return await line.ask(method, args)
+
+    async def _open(self, address: str) -> Line:
+        """A line to a worker, which is asked by Dask's own way where it listens."""
+        response = await self.client.rpc(address).run(function=_CALL, args=_LISTEN, wait=True)
+        if response["status"] != "OK":
+            raise OSError(clean_exception(**response)[1])
+        place, raised = response["result"]
+        if raised is not None:
+            raise raised
+        return await Line.open(*place)
 
     async def _through_scheduler(self, address: str, method: str, args: tuple[Any, ...]) -> Any:
         answers = await self.client._run(
@@ -200,3 +220,4 @@ class Link:
 
 
 _CALL = cloudpickle.dumps(runtime.call)
+_LISTEN = cloudpickle.dumps(("listen",))

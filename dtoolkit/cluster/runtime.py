@@ -20,6 +20,7 @@ import cloudpickle
 
 from dtoolkit.cluster import device as devices
 from dtoolkit.cluster.facts import boot_id, nbytes_of, versions
+from dtoolkit.cluster.line import Place, listen
 from dtoolkit.cluster.mesh import Assignment, Mesh, open_tcp_store
 from dtoolkit.cluster.rank_thread import RankThread, Stop
 from dtoolkit.cluster.running import Running
@@ -50,10 +51,9 @@ async def call(
         runtime = _RUNTIMES.get(dask_worker)
         if runtime is None:
             runtime = _RUNTIMES[dask_worker] = Runtime(dask_worker)
-        result = getattr(runtime, method)(*args)
-        return (await result if asyncio.iscoroutine(result) else result), None
     except Exception as error:
         return None, error
+    return await runtime.answer(method, *args)
 
 
 class Runtime:
@@ -82,6 +82,14 @@ class Runtime:
         devices.limit_threads(self.threads)
         self._thread = self._new_thread()
 
+    async def answer(self, method: str, *args: Any) -> tuple[Any, BaseException | None]:
+        """Call a method by name; see :func:`call`."""
+        try:
+            result = getattr(self, method)(*args)
+            return (await result if asyncio.iscoroutine(result) else result), None
+        except Exception as error:
+            return None, error
+
     # ------------------------------------------------------------------ called by the client
 
     def describe(self) -> dict[str, Any]:
@@ -99,6 +107,10 @@ class Runtime:
             "clock": time.perf_counter(),
             "versions": versions(),
         }
+
+    async def listen(self) -> Place:
+        """Open a door for direct lines; returns where it is."""
+        return await listen(self.host, self.answer)
 
     async def open_store(self, owner: str, nccl: bool) -> tuple[str, int]:
         """Host the store of an owner's next group; returns where it is. The older one is closed."""
