@@ -29,7 +29,7 @@ from dtoolkit.comm.network import Dimension, Network
 from dtoolkit.comm.simulation import dimension_table
 from dtoolkit.comm.themis import Policy, chosen, cite
 from dtoolkit.comm.topologies import TOPOLOGIES, topology
-from dtoolkit.comm.workloads import PAPER_GAINS, WORKLOADS, Workload, workload_named
+from dtoolkit.comm.workloads import PAPER_GAINS, WORKLOADS, Layer, Workload, workload_named
 
 __all__ = ["Iteration", "iteration", "iteration_gains"]
 
@@ -92,7 +92,9 @@ class Iteration:
         """What was simulated, in a few words."""
         shape = " x ".join(str(d.ranks) for d in self.dimensions)
         queue = "" if self.policy == "ideal" else f", {self.order.upper()}"
-        return f"step of {self.workload.name} on {shape} ranks, {self.policy}{queue}"
+        return (
+            f"step of {self.workload.name}, reconstructed, on {shape} ranks, {self.policy}{queue}"
+        )
 
     def cite(self) -> str:
         """Source of the policy, as text."""
@@ -100,7 +102,7 @@ class Iteration:
 
     def __repr__(self) -> str:
         return (
-            f"<Iteration (modelled, reconstructed): {self.name}: {seconds_text(self.time)}, of "
+            f"<Iteration (modelled): {self.name}: {seconds_text(self.time)}, of "
             f"which {seconds_text(self.exposed)} wait for communication>"
         )
 
@@ -213,6 +215,7 @@ class _Step:
         copy, copies = carve(dimensions, workload.model_ranks)
         self._copy, self._everyone, self._copies = copy, everyone, copies
         self._buckets = _buckets(workload, bucket)
+        self._joined, self._unjoined = _joined(workload)
 
     def run(
         self, policy: str | Policy, order: str, chunks: int, latency: bool
@@ -222,37 +225,44 @@ class _Step:
         times = [_picoseconds(t) for layer in layers for t in (layer.forward, layer.backward)]
         queues = Collectives(self._dimensions, policy, order, chunks, latency, self._kinds(), times)
         clock = _Clock(queues)
-        exchanges: list[int] = []
-        for layer in layers:
+        self._forward(clock)
+        gradients = self._backward(clock)
+        clock.wait(gradients, layers[0].name, "gradient")
+        return float(clock.now * queues.unit), clock.frame(), queues
+
+    def _forward(self, clock: _Clock) -> None:
+        under_way: list[int] = []
+        for layer in self._workload.layers:
             if layer.joins:
-                clock.wait(exchanges, layer.name, "exchange")
-            clock.spend(_picoseconds(layer.forward))
+                clock.wait(under_way, layer.name, "exchange")
+            clock.spend(layer.forward)
             if layer.exchange:
-                exchanges += clock.start(self._exchange(layer.exchange))
-            if layer.activation:
-                jobs = clock.start(self._activation(layer.activation))
-                clock.wait(jobs, layer.name, "activation")
-        clock.wait(exchanges, layers[-1].name, "exchange")
-        back: list[int] = []
+                under_way += clock.start(self._exchange(layer.exchange))
+            self._synchronise(clock, layer)
+        clock.wait(under_way, layer.name, "exchange")
+
+    def _backward(self, clock: _Clock) -> list[int]:
+        """Compute gradients; returns the collectives that were started for them."""
+        layers = self._workload.layers
+        under_way: list[int] = []
         gradients: list[int] = []
-        for i in reversed(range(len(layers))):
-            layer = layers[i]
+        for i, layer in reversed(list(enumerate(layers))):
             if layer.exchange:
-                if not any(one.joins for one in layers):
-                    back += clock.start(self._exchange(layer.exchange))
-                clock.wait(back, layer.name, "exchange")
-            clock.spend(_picoseconds(layer.backward))
-            if layer.activation:
-                jobs = clock.start(self._activation(layer.activation))
-                clock.wait(jobs, layer.name, "activation")
+                if i in self._unjoined:
+                    under_way += clock.start(self._exchange(layer.exchange))
+                clock.wait(under_way, layer.name, "exchange")
+            clock.spend(layer.backward)
+            self._synchronise(clock, layer)
             if i in self._buckets:
                 gradients += clock.start(self._gradient(self._buckets[i]))
-            if layer.joins:
-                for one in layers:
-                    back += clock.start(self._exchange(one.exchange)) if one.exchange else []
-        clock.wait(gradients, layers[0].name, "gradient")
-        queues.queues.run()
-        return float(clock.now * queues.unit), clock.frame(), queues
+            for nbytes in self._joined.get(i, ()):  # what its forward pass waited for goes back
+                under_way += clock.start(self._exchange(nbytes))
+        return gradients
+
+    def _synchronise(self, clock: _Clock, layer: Layer) -> None:
+        """All-reduce what the ranks of a copy need from each other, and wait for it."""
+        if layer.activation:
+            clock.wait(clock.start(self._activation(layer.activation)), layer.name, "activation")
 
     def _kinds(self) -> list[Collective]:
         layers = self._workload.layers
@@ -280,9 +290,9 @@ class _Clock:
         self._waits: list[tuple[str, str, int, int]] = []
         self.now = 0
 
-    def spend(self, seconds: Fraction) -> None:
+    def spend(self, seconds: float) -> None:
         """Compute."""
-        self.now += int(seconds / self._queues.unit)
+        self.now += int(_picoseconds(seconds) / self._queues.unit)
 
     def start(self, collective: Collective) -> list[int]:
         """Start a collective now."""
@@ -312,6 +322,18 @@ def _buckets(workload: Workload, least: int) -> dict[int, float]:
         if gathered and (gathered >= least or i == 0):
             buckets[i], gathered = gathered, 0.0
     return buckets
+
+
+def _joined(workload: Workload) -> tuple[dict[int, list[float]], set[int]]:
+    """Bytes of the exchanges that each layer joins; and the layers whose exchanges none joins."""
+    joined: dict[int, list[float]] = {}
+    waiting: dict[int, float] = {}
+    for i, layer in enumerate(workload.layers):
+        if layer.joins:
+            joined[i], waiting = list(waiting.values()), {}
+        if layer.exchange:
+            waiting[i] = layer.exchange
+    return joined, set(waiting)
 
 
 def _picoseconds(seconds: float) -> Fraction:

@@ -88,6 +88,17 @@ def test_exchanges_hide_until_they_are_joined() -> None:
     )  # nothing joins: the pass ends with it, and waits on its way back
 
 
+def test_each_exchange_is_joined_once() -> None:
+    layers = (
+        Layer("a", 0, 0, exchange=4),
+        Layer("b", 0, 0, exchange=8, joins=True),
+        Layer("c", 0, 0, joins=True),
+        Layer("d", 0, 0, exchange=2),
+    )
+    step = iteration(Workload("joins", layers), PAIR, chunks=1)
+    assert step.bars["bytes"].tolist() == [2, 4, 1, 1, 4, 2]
+
+
 def test_copies_are_reduced_over_the_ranks_beside_them() -> None:
     dimensions = topology("2D-SW_SW").dimensions
     assert carve(dimensions, 128) == (((0, 16), (1, 8)), ((1, 8),))
@@ -172,7 +183,7 @@ def test_errors_in_words() -> None:
 def test_words() -> None:
     step = iteration("DLRM", topology("3D-hetero"), "themis", "scf")
     assert repr(step).startswith(
-        "<Iteration (modelled, reconstructed): step of DLRM on 16 x 8 x 8 ranks, themis, SCF: "
+        "<Iteration (modelled): step of DLRM, reconstructed, on 16 x 8 x 8 ranks, themis, SCF: "
     )
     assert "2110.04478" in step.cite()
     assert np.isnan(iteration("DLRM", topology("3D-hetero"), "ideal").utilisation)
