@@ -2,8 +2,10 @@
 
 A phase lasts as long as its busiest link: its bytes over its bandwidth, and the latency of the
 slowest message on it (:mod:`dtoolkit.comm.links`). What a rank computes while bytes move overlaps;
-the phase lasts as long as the longer of the two. Then comes what the ranks compute after it, as
-long as the one that has most. Phases follow each other, and all ranks wait for the slowest.
+the phase lasts as long as the longer of the two, and where a network was measured on which not all
+of the shorter one hides behind it, longer by the rest. Then comes what the ranks compute after it,
+as long as the one that has most. Phases follow each other, and all ranks wait for the slowest. What
+a launch takes by itself comes on top, where the network knows it.
 Left out are contention inside switches, routes that adapt, and everything that a rank does but to
 send, receive and multiply.
 """
@@ -15,74 +17,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 
-from dtoolkit.comm.amounts import bandwidth_text, bytes_text, plural, seconds_text
-from dtoolkit.comm.links import Links
+from dtoolkit.comm.amounts import plural, seconds_text
 from dtoolkit.comm.network import Network
-from dtoolkit.comm.traffic import Phase, Traffic
+from dtoolkit.comm.phase_time import PhaseTime, launches_of, link_frame, time_of
+from dtoolkit.comm.traffic import Traffic
 
 if TYPE_CHECKING:
     from dtoolkit.comm.trace import Trace
 
-__all__ = ["PhaseTime", "Prediction", "predict"]
-
-ALIKE = 1e-9  # links whose times differ by less than this share are equally busy
-
-
-@dataclass(frozen=True, eq=False)
-class PhaseTime:
-    """How long one phase takes (modelled).
-
-    Attributes
-    ----------
-    name : str
-    sent : int
-        Bytes that move, each counted once, however many links it takes.
-    exchange : float
-        Seconds of the busiest link.
-    work : float
-        Seconds that the rank with most work computes while bytes move.
-    after : float
-        Seconds that the rank with most work computes after it.
-    links : tuple of Links
-        All links, with what loads them.
-    busiest : (int, int) or None
-        Group among the links, and the link in it, which is busiest; None where nothing moves.
-    overlap : float
-        Share of the shorter of exchange and work that hides behind the longer.
-    fixed : float
-        Seconds that pass whatever moves.
-    """
-
-    name: str
-    sent: int
-    exchange: float
-    work: float
-    after: float
-    links: tuple[Links, ...]
-    busiest: tuple[int, int] | None
-    overlap: float = 1.0
-    fixed: float = 0.0
-
-    @property
-    def seconds(self) -> float:
-        """How long the phase takes."""
-        longer, shorter = max(self.exchange, self.work), min(self.exchange, self.work)
-        return self.fixed + longer + (1 - self.overlap) * shorter + self.after
-
-    @property
-    def bottleneck(self) -> str:
-        """What the phase waits for, in words."""
-        if self.fixed:
-            return f"the launch itself: {seconds_text(self.fixed)}"
-        if self.busiest is not None and self.exchange >= max(self.work, self.after):
-            return _link_words(self)
-        waited = self.after + (self.work if self.work > self.exchange else 0.0)
-        if waited:
-            return f"computing: {seconds_text(waited)} on the rank with most work"
-        return "nothing: no bytes move"
+__all__ = ["Prediction", "predict"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -119,7 +64,8 @@ class Prediction:
         DataFrame
             Columns phase; exchange, seconds of the busiest link; compute, seconds of the rank with
             most work while bytes move; after, seconds of the rank with most work after it; seconds,
-            the longer of exchange and compute, and after; bottleneck, in words.
+            the longer of exchange and compute with what of the shorter one does not hide behind it,
+            and after; bottleneck, in words.
         """
         return pd.DataFrame(
             {
@@ -142,7 +88,7 @@ class Prediction:
             Columns link, in words; phase; bytes, int64; seconds, that it is busy; share, of the
             seconds of the phase's busiest link.
         """
-        parts = [_link_frame(step) for step in self.steps]
+        parts = [link_frame(step) for step in self.steps]
         return pd.concat(parts, ignore_index=True)
 
     def by_phase(self) -> pd.DataFrame:
@@ -210,7 +156,8 @@ def predict(
     k : int, optional
         Dense columns, for a plan; 64 by default.
     dtype : dtype, optional
-        Of the dense operands, for a plan; float32 by default. Chooses among the network's rates.
+        Of the dense operands, for a plan; float32 by default. For a traffic it chooses among the
+        network's rates, in place of the traffic's own.
     c_dtype : dtype, optional
         Of the result, for a plan; by default ``dtype``.
 
@@ -233,10 +180,11 @@ def predict(
             f"{network.ranks:,}: make a network of {traffic.ranks:,} ranks"
         )
     computes = any(phase.work.any() or phase.after.any() for phase in traffic.phases)
-    rate = network.rate_of(traffic.dtype if dtype is None else dtype) if computes else None
-    steps = tuple(_time(phase, network, rate) for phase in traffic.phases)
+    known = traffic.dtype if dtype is None or (traffic.dtype and traffic is not what) else dtype
+    rate = network.rate_of(known) if computes else None
+    steps = tuple(time_of(phase, network, rate) for phase in traffic.phases)
     if traffic.launches and network.overhead:
-        steps = (_launches(traffic, network), *steps)
+        steps = (launches_of(traffic, network), *steps)
     return Prediction(network, traffic.label, steps, computes and rate is None)
 
 
@@ -252,59 +200,6 @@ def _traffic(what: Any, k: int | None, dtype: Any, c_dtype: Any) -> Traffic:
     if callable(getattr(what, "traffic", None)):
         return what.traffic()
     raise ValueError(f"{type(what).__name__} has no traffic: wanted a Traffic, a plan or a trace")
-
-
-def _time(phase: Phase, network: Network, rate: float | None) -> PhaseTime:
-    """Predict one phase."""
-    links = network.loads(phase.sent)
-    longest = [float(group.seconds.max(initial=0.0)) for group in links]
-    exchange = max(longest)
-    busiest = None
-    if phase.sent.any():
-        group = next(i for i, t in enumerate(longest) if t >= exchange * (1 - ALIKE))
-        busiest = (group, int(links[group].seconds.argmax()))
-    work, after = (
-        0.0 if rate is None else float(amount.max(initial=0.0)) / rate
-        for amount in (phase.work, phase.after)
-    )
-    sent = int(phase.sent.sum())
-    return PhaseTime(phase.name, sent, exchange, work, after, links, busiest, network.overlap)
-
-
-def _launches(traffic: Traffic, network: Network) -> PhaseTime:
-    """Predict what launches take beside their phases."""
-    still = network.loads(np.zeros((network.ranks, network.ranks), np.int64))
-    fixed = traffic.launches * network.overhead
-    return PhaseTime("launch", 0, 0.0, 0.0, 0.0, still, None, fixed=fixed)
-
-
-def _link_words(step: PhaseTime) -> str:
-    """Say which link is busiest: ``"node 3's way out: 1.2 GB at 50 GB/s"``."""
-    assert step.busiest is not None
-    group, index = step.busiest
-    links = step.links[group]
-    busy = links.seconds
-    words = (
-        f"{links.name(index)}: {bytes_text(int(links.bytes[index]))} at "
-        f"{bandwidth_text(float(links.bandwidth[index]))}"
-    )
-    if links.latency[index] > 0.01 * busy[index]:
-        words += f" and {seconds_text(float(links.latency[index]))} latency"
-    alike = int((busy >= busy[index] * (1 - ALIKE)).sum()) - 1
-    return words + (f" (as busy: {plural(alike, f'more {links.owner}')})" if alike else "")
-
-
-def _link_frame(step: PhaseTime) -> pd.DataFrame:
-    busy = np.concatenate([links.seconds for links in step.links])
-    return pd.DataFrame(
-        {
-            "link": [links.name(i) for links in step.links for i in range(len(links.bytes))],
-            "phase": step.name,
-            "bytes": np.concatenate([links.bytes for links in step.links]),
-            "seconds": busy,
-            "share": busy / step.exchange if step.exchange else busy,
-        }
-    )
 
 
 def _phase_lines(prediction: Prediction) -> Iterator[str]:
