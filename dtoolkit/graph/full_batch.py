@@ -115,8 +115,10 @@ def train_full_batch(
     module, drawn = _module(model, graph, options, seed, _DTYPES[dtype])
     matrix = _matrix(graph, normalise or getattr(module, "normalise", "symmetric"), dtype)
     planned = _plan(matrix, cluster.size, partition, strategy, plan_options)
-    features = normalisations.row_normalised(graph.features) if row_normalise else graph.features
-    shares = _shares(graph, features.astype(dtype), planned)
+    features = graph.features.astype(dtype)
+    if row_normalise:
+        features = normalisations.row_normalised(features)
+    shares = _shares(graph, features, planned)
     task = Task(
         classes=graph.classes,
         counts={name: len(getattr(graph, name)) for name in SPLITS},
@@ -244,11 +246,12 @@ def _result(
         name: found[0].right[name] / count if count else float("nan")
         for name, count in task.counts.items()
     }
-    columns = ["epoch", "loss", "val_loss", "train_accuracy", "val_accuracy"]
+    numbers = ["loss", "val_loss", "train_accuracy", "val_accuracy"]
+    types = {"epoch": "int64", **dict.fromkeys(numbers, "float64")}
     return FullBatchResult(
         model=type(module).__name__,
         graph=graph.name,
-        history=pd.DataFrame(found[0].history, columns=columns),
+        history=pd.DataFrame(found[0].history, columns=list(types)).astype(types),
         accuracy=accuracy,
         predictions=predictions,
         state=found[0].state,

@@ -16,6 +16,7 @@ from dtoolkit.comm.messages import DTYPES
 from dtoolkit.errors import MessageMismatch
 from dtoolkit.spmm.execute import product
 from dtoolkit.spmm.operand import Operand
+from dtoolkit.spmm.sampled import sampled
 
 __all__ = ["spmm"]
 
@@ -159,8 +160,6 @@ def _sampled(
     ctx: Context, A: Operand, dC: torch.Tensor, B: torch.Tensor, transpose: bool
 ) -> torch.Tensor:
     """The gradient of the values: for a_ij the sum over k of dC_ik times the conjugate of B_jk."""
-    from dtoolkit.spmm.sampled import sampled
-
     if dC.dim() == 1:
         dC, B = dC[:, None], B[:, None]
     dtype = torch.promote_types(dC.dtype, B.dtype)

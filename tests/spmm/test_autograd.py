@@ -13,7 +13,9 @@ from dtoolkit.spmm import spmm
 from dtoolkit.spmm.building import build
 from tests.spmm.thread_ranks import run
 
-CASES = [(1, "joint"), (2, "joint"), *((4, s) for s in ("oblivious", "column", "row", "joint"))]
+FLAT = ("oblivious", "column", "row", "joint")
+NODES = {"hier-joint": 2, "hier-row": 2, "node-pair": 2}  # ranks a node
+CASES = [(1, "joint"), (2, "joint"), *((4, strategy) for strategy in (*FLAT, *NODES))]
 
 
 def example(m=23, n=17, density=0.2, seed=0, dtype=np.float64):
@@ -109,7 +111,8 @@ class _Whole(torch.autograd.Function):
 @pytest.mark.parametrize("transpose", [False, True])
 def test_gradients_of_the_dense_operand_hold_against_differences(size, strategy, transpose):
     A = example(11, 7)
-    whole = Whole(A, size, strategy=strategy, partition="cyclic", transpose=transpose)
+    nodes = {"ranks_per_node": NODES[strategy]} if strategy in NODES else {}
+    whole = Whole(A, size, strategy=strategy, partition="cyclic", transpose=transpose, **nodes)
     B = dense((11 if transpose else 7, 3)).requires_grad_()
     assert torch.autograd.gradcheck(whole, (B,))
 
@@ -118,7 +121,8 @@ def test_gradients_of_the_dense_operand_hold_against_differences(size, strategy,
 @pytest.mark.parametrize("transpose", [False, True])
 def test_gradients_of_values_hold_against_differences(size, strategy, transpose):
     A = example(9, 7)
-    whole = Whole(A, size, strategy=strategy, transpose=transpose)
+    nodes = {"ranks_per_node": NODES[strategy]} if strategy in NODES else {}
+    whole = Whole(A, size, strategy=strategy, transpose=transpose, **nodes)
     B = dense((9 if transpose else 7, 2)).requires_grad_()
     values = torch.tensor(A.data).requires_grad_()
     assert torch.autograd.gradcheck(whole, (B, values))
