@@ -43,6 +43,10 @@ def network_card(network: Network) -> str:
     if network.node_bandwidth is not None:
         pairs.append(("a node's way out", bandwidth_text(network.node_bandwidth)))
     pairs.append(("a rank computes", _rate_text(network.rate)))
+    if network.overhead:
+        pairs.append(("a launch by itself", seconds_text(network.overhead)))
+    if network.overlap < 1:
+        pairs.append(("hides behind the longer", f"{network.overlap:.0%} of the shorter"))
     if network.table is None:
         heading, badge = network.name, "modelled"
         speeds = _dimensions(network)
@@ -200,6 +204,8 @@ def _measured_facts(network: Network) -> list[tuple[str, str]]:
         ]
     capacity = measured.host_capacity
     pairs.append(("a host, all at once", _span(capacity.min(), capacity.max(), bandwidth_text)))
+    if measured.message:
+        pairs.append(("each message", seconds_text(measured.message)))
     if measured.error is not None:
         pairs.append(("error of predictions", f"{measured.error:.0%}"))
     return [*pairs, ("times made from it", "modelled")]

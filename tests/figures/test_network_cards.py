@@ -62,6 +62,18 @@ def test_a_traffic_shows_itself():
     assert len(pictures) == 1
 
 
+def test_what_a_calibration_found_is_told():
+    here = Network.measured(
+        latency=np.zeros((2, 2)), bandwidth=np.full((2, 2), 1e9), host_capacity=1e9, overlap=0.25,
+        overhead="3ms", message="20us",
+    )  # fmt: skip
+    text = words(check_card(here._repr_html_())[0])
+    assert "3 ms" in text
+    assert "25% of the shorter" in text
+    assert "20 µs" in text
+    assert "1 GB/s" in text
+
+
 def test_cards_of_nothing():
     for here in (Network.flat(1, bandwidth=1), Network.dims([("ring", 1, 1)])):
         check_card(here._repr_html_())
