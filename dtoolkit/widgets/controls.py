@@ -118,9 +118,8 @@ class Choice(Control):
     def offer(self, options: Mapping[str, str], value: str | None = None) -> None:
         """Change what can be chosen; the value stays if it is still there."""
         wanted = self.value if value is None else value
-        with self._source.hold_trait_notifications():
-            self._source.options = _pairs(options)
-            self._source.value = wanted if wanted in options else next(iter(options))
+        self._source.options = _pairs(options)
+        self._source.value = wanted if wanted in options else next(iter(options))
 
     def check(self, value: Any) -> str:
         """Refuse what is not among the options."""
@@ -275,13 +274,17 @@ class Upload:
         """Let files be given, or not."""
         self.widget.disabled = not enabled
 
+    def take(self, name: str, content: bytes) -> None:
+        """Do what an upload does."""
+        self._received(name, content)
+
     def _take(self, change: Any) -> None:
         if not change["new"]:
             return
         file = change["new"][0]
         name, content = str(file["name"]), bytes(file["content"])
         self.widget.value = ()  # so that the same file, mended, is seen again
-        self._received(name, content)
+        self.take(name, content)
 
 
 def button(

@@ -259,11 +259,12 @@ class PartitionPanel(Panel):
 
     def _question(self) -> Question:
         s = self.settings
+        tiers = s["network"] != "flat" and s["parts"] % s["ranks_per_node"] == 0
         return Question(
             parts=s["parts"],
             partition=s["partition"],
             strategy=s["strategy"],
-            ranks_per_node=None if s["network"] == "flat" else s["ranks_per_node"],
+            ranks_per_node=s["ranks_per_node"] if tiers else None,
             k=s["k"],
             dtype=s["dtype"],
             seed=s["seed"],

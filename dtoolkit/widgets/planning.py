@@ -76,7 +76,7 @@ class Question:
     parts : int
     partition, strategy : str
     ranks_per_node : int or None
-        None: every rank is a node of its own, as in a flat network.
+        None where there are no nodes, or parts do not fill them.
     k : int
         Dense columns.
     dtype : str
@@ -124,8 +124,8 @@ def answer(A: Any, question: Question, rows: Layout, columns: Layout, strategy: 
     """
     if strategy in BY_NODES and question.ranks_per_node is None:
         raise PlanError(
-            f"{STRATEGIES[strategy]!r} goes by way of nodes, and the flat network has none: choose "
-            "a network of two tiers"
+            "goes by way of nodes, and there are none: choose a network of two tiers, and parts "
+            "that fill its nodes"
         )
     more: dict[str, Any] = {}
     if question.ranks_per_node is not None:

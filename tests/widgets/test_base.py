@@ -1,0 +1,484 @@
+"""The base of all panels, without a browser: state, errors, exports, settings, the end."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import weakref
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+import pytest
+
+from dtoolkit.errors import MatrixFormatError, RankError
+from dtoolkit.widgets import Panel, exports
+from dtoolkit.widgets.aside import Aside
+from dtoolkit.widgets.controls import Choice, Number, Text
+from dtoolkit.widgets.core import in_words
+from dtoolkit.widgets.live_figure import LiveFigure
+from dtoolkit.widgets.work import MAX_ABANDONED, Job, Throttle, Work
+
+
+class Squares(Panel):
+    """A panel of a few lines, as the later ones are written."""
+
+    title = "Squares"
+
+    def __init__(self):
+        self.squares = []
+        self.computed = 0
+        super().__init__(
+            [
+                (
+                    "What",
+                    [
+                        Number("count", "Count", 3, 1, 50, slide_from=2),
+                        Choice("kind", "Kind", {"fast": "Fast", "slow": "Slow", "bad": "Bad"}),
+                        Text("unit", "Unit", "m", parse_unit),
+                    ],
+                )
+            ],
+            run="Go",
+            presets={"Three": {}, "Five": {"count": 5}},
+        )
+        self.reset()
+
+    def figure(self, mode="auto"):
+        return go.Figure(go.Scatter(y=self.squares), {"title": {"text": f"{len(self.squares)}"}})
+
+    def table(self):
+        return pd.DataFrame({"square": self.squares})
+
+    def code(self):
+        return f"squares = [i * i for i in range({self.settings['count']})]\n"
+
+    async def update(self, job):
+        self.computed += 1
+        if self.settings["kind"] == "bad":
+            raise KeyError("no such square")
+        if self.settings["kind"] == "slow":
+            await job.in_thread(time.sleep, 30)
+        self.squares = await job.in_thread(
+            lambda n: [i * i for i in range(n)], self.settings["count"]
+        )
+        self.say(f"{len(self.squares)} squares")
+        self.redraw()
+
+    async def execute(self, job):
+        for step in range(100):
+            self.progress(step, 100)
+            await asyncio.sleep(0.01)
+        self.say("ran")
+
+
+def parse_unit(text, name):
+    if not text.isalpha():
+        raise ValueError(f"{name}={text!r} is no unit")
+    return text
+
+
+@pytest.fixture
+def panel():
+    made = Squares()
+    yield made
+    made.close()
+
+
+# ----------------------------------------------------------------------------- state and jobs
+
+
+def test_computes_at_once_where_no_loop_runs(panel):
+    assert panel.squares == [0, 1, 4]
+    quiet = {"activity": "idle", "error": "", "details": "", "done": 0, "total": 0}
+    assert panel.state == {**quiet, "status": "3 squares"}
+    panel.set(count=5)
+    assert panel.squares[-1] == 16
+    assert repr(panel) == "<Squares: 5 squares>"
+
+
+def test_choices_supersede_each_other_and_do_not_block():
+    async def main():
+        panel = Squares()
+        await panel.wait()
+        panel.set(kind="slow")
+        await asyncio.sleep(0.1)
+        assert panel.state["activity"] == "working"
+        start = time.monotonic()
+        panel.set(kind="fast", count=7)
+        await panel.wait()
+        assert time.monotonic() - start < 5
+        assert len(panel.squares) == 7
+        before = panel.computed
+        for count in range(10, 20):  # as a slider that is dragged
+            panel.set(count=count)
+        await panel.wait()
+        assert len(panel.squares) == 19
+        assert panel.computed == before + 1
+        panel.close()
+
+    asyncio.run(main())
+
+
+def test_stop_ends_at_once_what_a_thread_still_computes():
+    async def main():
+        panel = Squares()
+        await panel.wait()
+        panel.set(kind="slow")
+        await asyncio.sleep(0.1)
+        start = time.monotonic()
+        panel.stop()
+        await panel.wait()
+        assert time.monotonic() - start < 1
+        assert panel.state["activity"] == "idle"
+        assert panel.state["status"].startswith("Stopped: what was chosen")
+        assert panel.squares == [0, 1, 4]
+        panel.stop()
+        assert panel.state["status"] == "Nothing is running."
+        panel.close()
+
+    asyncio.run(main())
+
+
+def test_run_locks_the_choices_and_reports_progress():
+    async def main():
+        panel = Squares()
+        await panel.wait()
+        panel.run()
+        await asyncio.sleep(0.3)
+        assert panel.state["activity"] == "running"
+        assert panel.state["total"] == 100
+        assert 0 < panel.state["done"] < 100
+        assert panel.controls["count"].widget.children[0].disabled
+        assert "<progress" in panel._shell._progress.value
+        panel.stop()
+        await panel.wait()
+        assert not panel.controls["count"].widget.children[0].disabled
+        assert panel._shell._progress.value == ""
+        panel.run()
+        await panel.wait()
+        assert panel.state["status"] == "ran"
+        panel.close()
+
+    asyncio.run(main())
+
+
+def test_an_error_is_shown_in_words_and_the_panel_works_on(panel):
+    panel.set(kind="bad")
+    assert panel.state["error"] == "KeyError: 'no such square'"
+    assert "Traceback" in panel.state["details"]
+    assert "did not work" in panel.state["status"]
+    assert 'role="alert"' in panel._shell._error.value
+    assert panel.squares == [0, 1, 4]
+    panel.set(kind="fast", count=4)
+    assert panel.state["error"] == ""
+    assert panel._shell._error.value == ""
+    assert len(panel.squares) == 4
+
+
+def test_an_error_of_a_callback_is_shown(panel):
+    panel._load.take("x.json", b"{")
+    assert "no JSON" in panel.state["error"]
+    assert panel.state["status"] == "3 squares"
+
+
+def test_words_leave_out_remote_tracebacks():
+    error = RankError(
+        rank=1, address="tcp://a", operation="f", cause="ValueError: x", traceback="T"
+    )
+    text, details = in_words(error)
+    assert text == "rank 1 (tcp://a) raised in f: ValueError: x"
+    assert "--- traceback of rank 1 ---" in details
+    assert in_words(MatrixFormatError("a.mtx", "is odd", 3))[0] == "a.mtx, line 3: is odd"
+    assert len(in_words(ValueError("word " * 1000))[0]) < 720
+    assert in_words(RuntimeError())[0] == "RuntimeError: no more is known"
+
+
+def test_what_is_shown_is_escaped(panel):
+    panel.say("<script>alert(1)</script>")
+    assert "<script>" not in panel._shell._status.value
+    panel.fail(ValueError("<img onerror=x>"))
+    assert "<img" not in panel._shell._error.value
+
+
+# ----------------------------------------------------------------------------------- settings
+
+
+def test_settings_go_round(panel):
+    panel.set(count=9, unit="km")
+    text = panel.settings_text()
+    panel.reset()
+    assert panel.settings == {"count": 3, "kind": "fast", "unit": "m"}
+    panel.load_settings(text)
+    assert panel.settings == {"count": 9, "kind": "fast", "unit": "km"}
+    assert len(panel.squares) == 9
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"count": 51}, "Count: 51 is not possible, want a whole number from 1 to 50"),
+        ({"count": True}, "Count: True"),
+        ({"count": "3"}, "Count: '3'"),
+        ({"count": 4, "kind": "none"}, "Kind: 'none' is not known, choose one of fast, slow, bad"),
+        ({"unit": "5"}, "Unit='5' is no unit"),
+        ({"unit": 5}, "Unit: 5 is not a text"),
+        ({"colour": 1}, "'colour' is no setting: there are count, kind, unit"),
+    ],
+)
+def test_settings_that_make_no_sense_change_nothing(panel, values, words):
+    before = panel.settings
+    with pytest.raises(ValueError, match=words.replace("(", r"\(")):
+        panel.set(**values)
+    assert panel.settings == before
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no JSON"),
+        (b"\xff\xfe", "no JSON"),
+        ("[1]", "no settings"),
+        ('{"settings": 3}', "no settings"),
+        ('{"panel": "Other", "format": 1, "settings": {}}', "settings of 'Other'"),
+        ('{"panel": "Squares", "format": 9, "settings": {}}', "format 9"),
+        ('{"panel": "Squares", "format": 1, "settings": {"count": null}}', "Count: None"),
+    ],
+)
+def test_files_that_are_no_settings_are_refused(panel, text, words):
+    with pytest.raises(ValueError, match=words):
+        panel.load_settings(text)
+
+
+def test_presets_and_reset(panel):
+    panel._preset.widget.value = "Five"
+    assert len(panel.squares) == 5
+    panel.set(count=8)
+    panel.reset()
+    assert panel._preset.value == "Three"
+    assert len(panel.squares) == 3
+
+
+def test_the_slider_follows_the_number_and_sets_it(panel):
+    number, slider = panel.controls["count"].widget.children
+    number.value = 40
+    assert slider.value == 40
+    slider.value = 8.0
+    assert number.value == 8
+    assert len(panel.squares) == 8
+    number.value = 1  # below where the slider begins
+    assert slider.value == 2
+    assert number.value == 1
+
+
+# ------------------------------------------------------------------------------------ exports
+
+
+def test_exports_are_files_of_their_kind(panel, tmp_path):
+    panel.save_figure(tmp_path / "figure.html")
+    page = (tmp_path / "figure.html").read_text()
+    assert page.count("<title>Squares</title>") == 1
+    assert 'src="http' not in page
+    assert (
+        "cdn.plot.ly" not in page.replace("https://cdn.plot.ly/", "", 0).split("<body>")[-1][-5000:]
+    )
+    panel.save_data(tmp_path / "data.csv")
+    assert (tmp_path / "data.csv").read_text() == "square\n0\n1\n4\n"
+    space = {}
+    exec(panel.code(), space)
+    assert space["squares"] == panel.squares
+
+
+def test_export_buttons_hand_files_to_the_browser(panel):
+    sent = []
+    panel.bridge.send = lambda message, buffers=None: sent.append((message, buffers))
+    for label in ("_export_html", "_export_png", "_export_csv", "_export_settings"):
+        panel._guard(label)(None)
+    kinds = [message["kind"] for message, _ in sent]
+    assert kinds == ["save", "png", "save", "save"]
+    names = [message["name"] for message, _ in sent if "name" in message]
+    assert names == ["squares-figure.html", "squares-data.csv", "squares-settings.json"]
+    assert json.loads(sent[-1][1][0])["settings"]["count"] == 3
+    numbers = [message["number"] for message, _ in sent]
+    assert numbers == sorted(set(numbers))
+
+
+def test_code_follows_the_choices_while_it_is_shown(panel):
+    assert panel._shell._code.value == ""
+    panel._toggle_code(None)
+    assert "range(3)" in panel._shell._code.value
+    panel.set(count=6)
+    assert "range(6)" in panel._shell._code.value
+    panel._toggle_code(None)
+    assert panel._shell._code.value == ""
+
+
+def test_titles_are_escaped_in_exports():
+    page = exports.figure_html(go.Figure(), "a < b & c").decode()
+    assert "<title>a &lt; b &amp; c</title>" in page
+
+
+# ----------------------------------------------------------------------------------- the end
+
+
+def test_close_takes_every_widget_away_and_can_be_repeated():
+    panel = Squares()
+    ended = []
+    panel.on_close(lambda: ended.append(True))
+    view = panel.view
+    panel.close()
+    panel.close()
+    assert ended == [True]
+    assert view.comm is None
+    assert panel._live.widget.comm is None
+    assert panel.bridge.comm is None
+    panel._guard("run")(None)  # what a browser still sends does nothing
+    assert repr(panel) == "<Squares: closed>"
+
+
+def test_a_panel_that_nobody_shows_or_holds_ends():
+    panel = Squares()
+    ended = []
+    panel.on_close(lambda: ended.append(True))
+    there = weakref.ref(panel)
+    del panel
+    gc.collect()
+    assert there() is None
+    assert ended == [True]
+
+
+def test_a_panel_that_is_shown_lives_on():
+    panel = Squares()
+    bundle = panel._repr_mimebundle_()
+    assert "application/vnd.jupyter.widget-view+json" in str(bundle)
+    there = weakref.ref(panel)
+    del panel
+    gc.collect()
+    assert there() is not None
+    there().close()
+
+
+# ------------------------------------------------------------------------------------- pieces
+
+
+def test_figures_are_brought_up_to_date_in_place_and_kept_for_a_reload():
+    first = go.Figure(
+        [go.Heatmap(z=np.zeros((2, 2)), colorbar={"title": {"text": "a"}}), go.Scatter(y=[1, 2])],
+        {"xaxis": {"dtick": 1, "title": {"text": "x"}}, "annotations": [{"text": "n"}] * 2},
+    )
+    live = LiveFigure(first)
+    widget = live.widget
+    second = go.Figure(
+        [go.Heatmap(z=np.array([[1.0, np.nan]]), name="b"), go.Scatter(y=[3, 4])],
+        {"xaxis": {"title": {"text": "y"}}, "annotations": [{"text": "m"}]},
+    )
+    live.draw(second)
+    assert live.widget is widget
+    assert widget.data[0].z == ([1.0, None],)
+    assert widget.data[0].name == "b"
+    assert widget.data[0].colorbar.title.text is None
+    assert widget.layout.xaxis.dtick is None
+    assert widget.layout.xaxis.title.text == "y"
+    assert [note.text for note in widget.layout.annotations] == ["m"]
+    third = go.Figure([go.Bar(y=[1]), go.Bar(y=[2]), go.Bar(y=[3])])
+    live.draw(third)
+    assert [trace.type for trace in widget.data] == ["bar"] * 3
+    state = widget.get_state()
+    assert [trace["type"] for trace in state["_widget_data"]] == ["bar"] * 3
+    live.draw(second)
+    state = widget.get_state()
+    assert state["_widget_data"][0]["name"] == "b"
+    assert state["_widget_layout"]["xaxis"]["title"]["text"] == "y"
+
+
+def test_only_differences_are_sent():
+    live = LiveFigure(go.Figure(go.Scatter(x=np.arange(3), y=[1, 2, 3])))
+    sent = []
+    live.widget._send_update_msg = lambda **message: sent.append(message)
+    live.draw(go.Figure(go.Scatter(x=np.arange(3), y=[1, 2, 4])))
+    assert len(sent) == 1
+    assert list(sent[0]["restyle_data"]) == ["y"]
+    live.draw(go.Figure(go.Scatter(x=np.arange(3), y=[1, 2, 4])))
+    assert len(sent) == 1 or not sent[1].get("restyle_data")
+
+
+def test_throttle_calls_first_and_last():
+    async def main():
+        calls = []
+        throttle = Throttle(lambda: calls.append(time.monotonic()), 0.1)
+        for _ in range(30):
+            throttle()
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)
+        assert 3 <= len(calls) <= 6
+        assert min(np.diff(calls)) > 0.09
+
+    asyncio.run(main())
+
+
+def test_threads_that_nobody_waits_for_do_not_pile_up():
+    release = threading.Event()
+
+    async def main():
+        work = Work(lambda error: None, lambda job: None)
+        for _ in range(6):
+            work.start("waits", lambda job: job.in_thread(release.wait, 20))
+            await asyncio.sleep(0.1)
+            work.stop()
+        await asyncio.sleep(0.1)
+        waiting = [t for t in threading.enumerate() if t.name == "dtoolkit-panel" and t.is_alive()]
+        assert len(waiting) <= MAX_ABANDONED
+        release.set()
+
+    asyncio.run(main())
+
+
+def test_a_helper_process_computes_and_is_killed_when_it_is_not_wanted():
+    async def main():
+        aside = Aside()
+        job = Job("test")
+        assert await aside.run(job, os.path.join, "a", "b") == "a/b"
+        first = aside.pid
+        assert await aside.run(job, os.getpid) == first
+        with pytest.raises(ZeroDivisionError):
+            await aside.run(job, divmod, 1, 0)
+        task = asyncio.get_running_loop().create_task(aside.run(job, time.sleep, 60))
+        await asyncio.sleep(0.3)
+        job.wanted = False
+        task.cancel()
+        start = time.monotonic()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert time.monotonic() - start < 2
+        assert aside.pid is None
+        with pytest.raises(ProcessLookupError):
+            os.kill(first, 0)
+        with pytest.raises(RuntimeError, match="ended"):
+            await aside.run(Job("again"), os._exit, 3)
+        aside.end()
+
+    asyncio.run(main())
+
+
+def test_widgets_are_imported_when_asked_for_and_say_what_to_install():
+    code = (
+        "import sys, dtoolkit as dt\n"
+        "assert 'ipywidgets' not in sys.modules\n"
+        "assert 'widgets' in dir(dt)\n"
+        "sys.modules['ipywidgets'] = None\n"
+        "try:\n"
+        "    dt.widgets\n"
+        "except ImportError as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert 'pip install "dtoolkit[lab]"' in done.stdout
+    assert "ipywidgets" in done.stdout

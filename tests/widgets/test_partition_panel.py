@@ -1,0 +1,382 @@
+"""PartitionPanel without a browser: plans, files, settings, code, workers, the end."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import re
+import time
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from nbclient import NotebookClient
+
+import dtoolkit as dt
+from dtoolkit.widgets import PartitionPanel, matrices, networks, planning
+from dtoolkit.widgets.workers import wait_until_closed
+
+
+@pytest.fixture
+def panel():
+    made = PartitionPanel()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def A():
+    return dt.data.power_law(600, 6, seed=5)
+
+
+# --------------------------------------------------------------------------------------- plans
+
+
+def test_starts_with_a_plan_of_its_own(panel):
+    assert panel.state["error"] == ""
+    assert panel.plan.parts == 4
+    assert panel.plan.strategy == "joint"
+    assert "joint sends" in panel.state["status"]
+    assert [trace.type for trace in panel.figure().data] == ["heatmap"] * 3 + ["scatter", "heatmap"]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"parts": 16, "network": "two-tier", "ranks_per_node": 4, "strategy": "hier-joint"},
+        {"parts": 9, "strategy": "2d"},
+        {"parts": 64, "partition": "random", "seed": 3, "strategy": "column"},
+        {"parts": 8, "partition": "cyclic", "k": 3, "dtype": "float64", "strategy": "row"},
+        {"matrix": "hubs", "rows": 500, "degree": 6, "seed": 2, "strategy": "oblivious"},
+        {"network": "ring", "parts": 12, "ranks_per_node": 4, "strategy": "node-pair"},
+        {"network": "fat-node", "parts": 8, "ranks_per_node": 4, "between": "400Gbit/s"},
+    ],
+    ids=lambda values: str(values.get("strategy") or values["network"]),
+)
+def test_the_code_shown_makes_the_same_plan(panel, values):
+    panel.set(**values)
+    assert panel.state["error"] == ""
+    space = {}
+    exec(panel.code(), space)
+    assert space["plan"].digest == panel.plan.digest
+    assert space["plan"].strategy == panel.plan.strategy
+    assert (space["plan"].traffic == panel.plan.traffic).all()
+    own = next(c for c in panel.contenders if c.strategy == panel.plan.strategy)
+    assert space["prediction"].seconds == pytest.approx(own.seconds)
+
+
+def test_the_code_for_a_given_matrix_takes_it_by_name(A):
+    panel = PartitionPanel(A)
+    space = {"A": A}
+    exec(panel.code(), space)
+    assert space["plan"].volume == panel.plan.volume
+    panel.close()
+
+
+def test_the_table_has_all_strategies_as_dt_plan_plans_them(A):
+    panel = PartitionPanel(A)
+    panel.set(network="two-tier", parts=16, ranks_per_node=4)
+    table = panel.table().set_index("strategy")
+    assert set(table.index) == set(planning.strategy_names())
+    for name, row in table.iterrows():
+        made = dt.plan(A, parts=16, strategy=name, ranks_per_node=4)
+        assert row["rows_sent_planned"] == made.volume
+        assert row["rows_between_nodes_planned"] == made.volume_between_nodes
+        assert row["bytes_sent_planned"] == made.bytes(64, "float32")
+        assert row["seconds_modelled"] > 0
+    html = panel._shell.below.value
+    assert html.count("<tr") == len(table) + 1
+    assert "least" in html
+    panel.close()
+
+
+def test_a_strategy_that_cannot_be_had_says_why_in_the_table(panel):
+    panel.set(parts=6, network="flat")
+    notes = panel.table().set_index("strategy")["note"]
+    assert "two tiers" in notes["hier-joint"]
+    assert "joint sends" in panel.state["status"]
+    panel.set(strategy="hier-joint")
+    assert "two tiers" in panel.state["error"]
+    assert panel.plan.strategy == "joint"
+    panel.set(network="two-tier", ranks_per_node=3)
+    assert panel.state["error"] == ""
+    assert panel.plan.strategy == "hier-joint"
+
+
+def test_parts_that_do_not_fill_their_nodes_are_planned_without_times(panel):
+    panel.set(network="two-tier", parts=10, ranks_per_node=4, strategy="column")
+    assert panel.state["error"] == ""
+    assert "10 parts do not fill nodes of 4 ranks" in panel.state["status"]
+    assert panel.table()["seconds_modelled"].isna().all()
+    assert "Network" not in panel.code()
+
+
+def test_1024_parts(panel):
+    panel.set(matrix="local", rows=8192, degree=4, parts=1024, network="two-tier", ranks_per_node=8)
+    assert panel.state["error"] == ""
+    assert panel.plan.parts == 1024
+    assert max(len(trace.z) for trace in panel.figure().data if trace.type == "heatmap") <= 256
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (1, 1), (40, 7), (7, 40), (300, 300)])
+def test_odd_matrices(shape):
+    A = sp.random_array(shape, density=0.1, rng=np.random.default_rng(0), format="csr")
+    panel = PartitionPanel(A)
+    assert panel.state["error"] == ""
+    for name in planning.partitioner_names():
+        panel.set(partition=name, network="two-tier", parts=8)
+        assert panel.state["error"] == "", name
+    panel.close()
+
+
+def test_text_without_a_unit_is_told_in_words(panel):
+    panel.controls["between"].widget.value = "50G"
+    assert panel.state["error"].startswith("Between nodes='50G' leaves open")
+    panel.controls["between"].widget.value = "50 GB/s"
+    assert panel.state["error"] == ""
+
+
+def test_presets_plan(panel):
+    for name in panel.presets:
+        panel._preset.widget.value = name
+        assert panel.state["error"] == "", name
+        assert panel.plan.parts == panel.presets[name]["parts"]
+
+
+def test_networks_are_what_they_say():
+    wires = networks.Wires("two-tier", 16, 8, "50GB/s", "450GB/s", "5us")
+    network, code = networks.make(wires)
+    assert network == eval(code, {"dt": dt})
+    assert network.ranks == 16
+    assert network.ranks_per_node == 8
+
+
+# --------------------------------------------------------------------------------------- files
+
+
+def test_a_mangled_file_is_told_in_words_and_the_panel_works_on(panel, data_root):
+    before = panel.plan
+    for path in sorted((data_root / "mtx").glob("mangled*.mtx")):
+        panel._upload.take(path.name, path.read_bytes())
+        assert panel.state["error"].startswith(path.name), path
+        assert "tmp" not in panel.state["error"]
+        assert panel.plan is before
+    panel._upload.take("west0067.mtx", (data_root / "mtx" / "west0067.mtx").read_bytes())
+    assert panel.state["error"] == ""
+    assert panel.plan.shape == (67, 67)
+    assert panel.settings["matrix"] == "uploaded"
+    assert "dt.read_matrix('west0067.mtx')" in panel.code()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.npz", b""), ("a.npz", b"PK\x03\x04 broken"), ("a.mtx", b""), ("a.png", b"\x89PNG"),
+        ("../../a.mtx", b"x"), ("", b"x"), ("a.mtx.gz", b"no gzip"), ("a.mtx", b"\xff" * 99),
+    ],
+)  # fmt: skip
+def test_files_that_are_no_matrices(panel, name, content):
+    before = panel.plan
+    panel._upload.take(name, content)
+    assert panel.state["error"]
+    assert "Error:" not in panel.state["error"]  # words, not the name of a class
+    assert panel.plan is before
+
+
+def test_npz_is_read(panel, A):
+    file = io.BytesIO()
+    sp.save_npz(file, A)
+    panel._upload.take("mine.npz", file.getvalue())
+    assert panel.plan.nnz == A.nnz
+    again = sp.csr_array(([1.0], ([0], [1])), shape=(5, 5))
+    file = io.BytesIO()
+    sp.save_npz(file, again)
+    panel._upload.take("mine.npz", file.getvalue())  # another file of the same name
+    assert panel.plan.nnz == 1
+
+
+def test_matrices_come_by_name():
+    for kind in matrices.GENERATORS:
+        made = matrices.make(kind, 300, 8, 4)
+        again = eval(made.code, {"dt": dt})
+        assert (again != made.A).nnz == 0, kind
+        assert 100 < made.A.nnz <= 300 * 16
+
+
+# ------------------------------------------------------------------------------------ settings
+
+
+def test_settings_go_round(panel):
+    panel.set(matrix="rmat", rows=512, degree=4, parts=32, partition="balanced", seed=9, k=7)
+    text, plan = panel.settings_text(), panel.plan
+    other = PartitionPanel()
+    other.load_settings(text)
+    assert other.settings == panel.settings
+    assert other.plan.digest == plan.digest
+    assert (other.plan.traffic == plan.traffic).all()
+    other.close()
+
+
+def test_settings_that_want_a_file_or_a_matrix_say_so(panel, A):
+    given = PartitionPanel(A)
+    with pytest.raises(ValueError, match="matrix that their panel was made with"):
+        panel.load_settings(given.settings_text())
+    given.close()
+    with pytest.raises(ValueError, match="upload it first"):
+        panel.set(matrix="uploaded")
+    with pytest.raises(ValueError, match="Parts: 5000 is not possible"):
+        panel.set(parts=5000)
+
+
+# ------------------------------------------------------------------------- in a running kernel
+
+
+def test_a_choice_answers_soon_and_a_long_partitioner_stops_at_once():
+    async def main():
+        panel = PartitionPanel(dt.data.power_law(8192, 13, seed=3))
+        await panel.wait()
+        times = []
+        for strategy in ("column", "row", "joint"):
+            start = time.monotonic()
+            panel.set(strategy=strategy)
+            while panel.plan.strategy != strategy:
+                await asyncio.sleep(0.002)
+            times.append(time.monotonic() - start)
+            await panel.wait()
+        assert min(times) < 0.5
+        plan = panel.plan
+        panel.set(partition="hypergraph", parts=64)
+        await asyncio.sleep(1)
+        assert "Hypergraph" in panel.state["status"]
+        assert panel.state["activity"] == "working"
+        start = time.monotonic()
+        panel.stop()
+        await panel.wait()
+        assert time.monotonic() - start < 1
+        assert panel.plan is plan
+        panel.set(partition="block")
+        await panel.wait()
+        assert panel.plan.parts == 64
+        panel.close()
+
+    asyncio.run(main())
+
+
+def test_run_on_a_given_cluster_measures_what_was_planned(cluster2, A):
+    async def main():
+        panel = PartitionPanel(A, cluster=cluster2)
+        await panel.wait()
+        assert panel.settings["parts"] == 2
+        panel.run()
+        await panel.wait()
+        assert panel.state["error"] == "", panel.state["details"]
+        assert panel.measured.as_planned
+        assert (panel.measured.sent == panel.plan.bytes_matrix(64, "float32")).all()
+        assert "Measured on 2 workers" in panel.state["status"]
+        assert "as planned" in panel.state["status"]
+        table = panel.table().set_index("strategy")
+        assert table["seconds_on_workers_measured"]["joint"] > 0
+        assert (table["seconds_on_workers_modelled"].dropna() > 0).all()
+        assert "dt.Cluster(workers=2)" in panel.code()
+        panel.set(parts=3)
+        await panel.wait()
+        assert panel.measured is None
+        panel.run()
+        await panel.wait()
+        assert "set Parts to 2" in panel.state["error"]
+        panel.close()
+        assert cluster2.run(lambda ctx: ctx.rank) == [0, 1]
+
+    asyncio.run(main())
+
+
+def test_two_panels_on_one_cluster_queue_and_say_so(cluster2, A):
+    async def main():
+        first, second = PartitionPanel(A, cluster=cluster2), PartitionPanel(A, cluster=cluster2)
+        await first.wait()
+        await second.wait()
+        first.run()
+        second.run()
+        said = set()
+        while second.state["activity"] == "running":
+            said.add(second.state["status"])
+            await asyncio.sleep(0.02)
+        await first.wait()
+        assert any(re.match(r"Waiting behind PartitionPanel \d+", words) for words in said), said
+        assert first.measured is not None
+        assert second.measured is not None
+        launch = cluster2.submit(lambda ctx: time.sleep(1.5))
+        second.run()
+        said.clear()
+        while second.state["activity"] == "running":
+            said.add(second.state["status"])
+            await asyncio.sleep(0.02)
+        assert any(words.startswith("Waiting for the cluster") for words in said), said
+        assert launch.done()
+        second.run()
+        await asyncio.sleep(0.05)
+        second.stop()
+        await second.wait()
+        assert second.state["status"].startswith("Stopped: the run")
+        first.close()
+        second.close()
+
+    asyncio.run(main())
+
+
+def test_workers_that_a_panel_starts_end_with_it(A):
+    panel = PartitionPanel(A)
+    panel.set(parts=1)
+    panel.run()
+    assert panel.state["error"] == "", panel.state["details"]
+    assert panel.measured.as_planned
+    cluster = panel._workers.running
+    assert cluster.status == "idle"
+    panel.close()
+    assert wait_until_closed(20)
+    assert cluster.status == "closed"
+
+
+def test_a_rank_that_raises_is_shown_in_words(cluster2, A, monkeypatch):
+    def broken(*_args, **_options):
+        cluster2.run(fails)
+
+    monkeypatch.setattr("dtoolkit.widgets.measuring.distribute", broken)
+    panel = PartitionPanel(A, cluster=cluster2)
+    panel.run()
+    assert "raised in" in panel.state["error"]
+    assert "no luck" in panel.state["error"]
+    assert "traceback of rank" not in panel.state["error"]
+    assert "traceback of rank" in panel.state["details"]
+    panel.set(strategy="column")
+    assert panel.state["error"] == ""
+    panel.close()
+
+
+def fails(ctx):
+    raise RuntimeError("no luck")
+
+
+def test_a_notebook_runs_through_without_a_browser(tmp_path):
+    cells = [
+        "import dtoolkit as dt",
+        "panel = dt.widgets.PartitionPanel(); panel",
+        "await panel.wait()\nprint(panel.state['status'])",
+        "panel.set(parts=8, partition='metis')\nawait panel.wait()\nprint(panel.plan.parts)",
+        "dt.widgets.PartitionPanel()",
+        "panel = dt.widgets.PartitionPanel(); panel",
+        "panel.set(partition='hypergraph')",  # and the kernel ends while it computes
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells])
+    start = time.monotonic()
+    NotebookClient(
+        notebook, timeout=100, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
+    ).execute()
+    assert time.monotonic() - start < 100
+    shown = notebook.cells[1].outputs[0]["data"]
+    assert "application/vnd.jupyter.widget-view+json" in shown
+    assert "joint sends" in notebook.cells[2].outputs[0]["text"]
+    assert notebook.cells[3].outputs[0]["text"] == "8\n"
+    assert list(Path(tmp_path).iterdir()) == []
