@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -168,6 +168,30 @@ class Trace:
         for event in self.filter(operation, phase, launch):
             matrix[event.rank, : len(event.sent)] += np.asarray(event.sent, dtype=np.int64)
         return matrix
+
+    def between(
+        self, nodes: Sequence[int] | NDArray[np.integer], phase: str | Iterable[str] | None = None
+    ) -> int:
+        """Bytes of payload sent from a rank of one node to a rank of another; inside is the rest.
+
+        Parameters
+        ----------
+        nodes : sequence of int
+            Number of each rank's node, such as ``plan.nodes`` or ``cluster.nodes``.
+        phase : str or iterable of str, optional
+            Count only these events, as in :meth:`filter`.
+
+        Raises
+        ------
+        ValueError
+            If `nodes` does not name a node for each rank.
+        """
+        matrix, of_rank = self.matrix(phase=phase), np.asarray(nodes)
+        if of_rank.shape != (len(matrix),):
+            raise ValueError(
+                f"nodes has shape {of_rank.shape}; wanted the node of each of {len(matrix)} ranks"
+            )
+        return int(matrix[of_rank[:, None] != of_rank[None, :]].sum())
 
     def traffic(
         self,

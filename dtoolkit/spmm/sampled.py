@@ -102,15 +102,21 @@ def _in_place(x: torch.Tensor) -> torch.Tensor:
 
 @cache
 def _compiled() -> Any:
-    from dtoolkit.spmm.kernels_numba import compiled
+    import numba
 
-    return compiled(_loop)
+    # A sum in lanes, in an order that the processor's width decides: the same on every run.
+    options: dict[str, Any] = {"nogil": True, "fastmath": {"reassoc", "contract"}}
+    try:
+        return numba.njit(cache=True, **options)(_loop)
+    except RuntimeError:  # no folder that the cache could be written to
+        return numba.njit(**options)(_loop)
 
 
 def _loop(indptr, indices, C, B, out):  # type: ignore[no-untyped-def]
     for row in range(len(indptr) - 1):
         for entry in range(indptr[row], indptr[row + 1]):
             column = indices[entry]
-            out[entry] = 0
+            total = out.dtype.type(0)
             for k in range(C.shape[1]):
-                out[entry] += C[row, k] * B[column, k]
+                total += C[row, k] * B[column, k]
+            out[entry] = total

@@ -54,6 +54,14 @@ def test_matrix_by_operation_phase_and_launch(trace):
     assert trace.matrix(operation="broadcast").tolist() == np.zeros((3, 3)).tolist()
 
 
+def test_bytes_between_nodes_and_inside_them(trace):
+    assert trace.between([0, 0, 1]) == 20 + 7 + 1 + 2
+    assert trace.between([5, 3, 5], phase="halo") == 10 + 5 + 7
+    assert trace.between([0, 0, 0]) == 0
+    with pytest.raises(ValueError, match=r"nodes has shape \(2,\); wanted the node of each of 3"):
+        trace.between([0, 1])
+
+
 def test_matrix_of_a_grown_cluster_has_its_size():
     trace = Trace([event(0, (0, 1))], ranks=2)
     trace.extend([event(3, (1, 1, 1, 0), launch=1)])

@@ -18,9 +18,8 @@ from dtoolkit.errors import LayoutError, PlanError
 from dtoolkit.spmm import blocks as blocks_module
 from dtoolkit.spmm.plan import Plan, plan
 from dtoolkit.spmm.strategies import NAMES, Assignment
-
-STRATEGIES = ("oblivious", "column", "row", "joint")
-ROUTED = ("hier-column", "hier-row", "hier-joint", "node-pair", "1.5d", "2d")
+from tests.spmm.simulation import simulate
+from tests.spmm.strategies import EVERY, OVER_NODES, options
 
 
 def matrix(shape, cells):
@@ -48,35 +47,29 @@ def cases(draw):
     return matrix((n, m), cells), parts, layout(n), columns
 
 
-def simulate(made, A, B):
-    """C = A B by moving exactly what the plan lists: what is not sent is not there."""
-    C = np.zeros((A.shape[0], B.shape[1]))
-    A = A.tocoo()
-    value = A.data
-    for p in range(made.parts):
-        mine = made.rows.owner(A.row) == p
-        here = np.full_like(B, np.nan)
-        here[made.columns.indices(p)] = B[made.columns.indices(p)]
-        for q in range(made.parts):
-            here[made.b_rows(q, p)] = B[made.b_rows(q, p)]
-            mine_from_q = mine & (made.columns.owner(A.col) == q)
-            partial = mine_from_q & made.by_row
-            listed = made.c_rows(q, p)
-            sums = np.zeros_like(C)
-            np.add.at(sums, A.row[partial], value[partial, None] * B[A.col[partial]])
-            C[listed] += sums[listed]
-            kept = mine_from_q & ~made.by_row
-            np.add.at(C, A.row[kept], value[kept, None] * here[A.col[kept]])
-    return C
+def chosen(data, parts):
+    """A strategy that these ranks allow, on any nodes, with any replication."""
+    numbers = st.lists(st.integers(0, parts), min_size=parts, max_size=parts)
+    given = options(data.draw(st.sampled_from([*EVERY, "auto"])), parts, data.draw(numbers))
+    if data.draw(st.booleans()):
+        given.setdefault("nodes", data.draw(numbers))
+    if given["strategy"] == "1.5d":
+        divisors = [c for c in range(1, parts + 1) if parts % c == 0]
+        given["replication"] = data.draw(st.sampled_from([None, *divisors]))
+    return given
 
 
-@settings(deadline=None, max_examples=150)
-@given(cases(), st.sampled_from([*STRATEGIES, "auto"]), st.sampled_from([None, (4, 8), (8, 4)]))
-def test_what_is_listed_gives_the_product(case, strategy, sizes):
+@settings(deadline=None, max_examples=300)
+@given(cases(), st.data(), st.sampled_from([None, (4, 8), (8, 4)]))
+def test_what_is_listed_gives_the_product(case, data, sizes):
     A, parts, rows, columns = case
     dtypes = {f"{x}_dtype": f"f{size}" for x, size in zip("bc", sizes or (4, 4), strict=True)}
-    made = plan(A, parts=parts, strategy=strategy, partition=rows, columns=columns, **dtypes)
+    given = chosen(data, parts)
+    made = plan(A, parts=parts, partition=rows, columns=columns, **given, **dtypes)
     made.check(A)
+    assert all(stage.volume for stage in made.stages) or len(made.stages) == 1
+    if made.nodes is not None:
+        assert made.volume_between_nodes + made.volume_inside_nodes == made.volume
     B = np.random.default_rng(0).normal(size=(A.shape[1], 2))
     np.testing.assert_allclose(simulate(made, A, B), A @ B, atol=1e-12)
     assert made.traffic.sum() == made.volume
@@ -85,12 +78,13 @@ def test_what_is_listed_gives_the_product(case, strategy, sizes):
     assert made.bytes_matrix(3, "f4", "f8").sum() == made.bytes(3, "f4", "f8")
 
 
-@settings(deadline=None, max_examples=100)
-@given(cases(), st.sampled_from(STRATEGIES), st.booleans())
-def test_the_transpose_needs_no_other_plan(case, strategy, weighted):
+@settings(deadline=None, max_examples=200)
+@given(cases(), st.data(), st.booleans())
+def test_the_transpose_needs_no_other_plan(case, data, weighted):
     A, parts, rows, columns = case
     dtypes = {"b_dtype": "f4", "c_dtype": "f8"} if weighted else {}
-    made = plan(A, parts=parts, strategy=strategy, partition=rows, columns=columns, **dtypes)
+    given = chosen(data, parts)
+    made = plan(A, parts=parts, partition=rows, columns=columns, **given, **dtypes)
     turned = made.transposed()
     T = as_csr(A.T)
     turned.check(T)
@@ -103,13 +97,18 @@ def test_the_transpose_needs_no_other_plan(case, strategy, weighted):
     assert np.array_equal(back.by_row, made.by_row)
     assert np.array_equal(back.b_ptr, made.b_ptr)
     assert (back.digest, back.rows, back.columns) == (made.digest, made.rows, made.columns)
+    assert back.phases == made.phases == turned.phases[::-1]
+    assert back.turned == made.turned
+    for stage, before in zip(back.stages, made.stages, strict=True):
+        for name in ("partial", "remote", "through"):
+            assert np.array_equal(getattr(stage, name), getattr(before, name))
 
 
 @settings(deadline=None, max_examples=60)
-@given(cases(), st.sampled_from(STRATEGIES))
-def test_saved_and_loaded_is_the_same(tmp_path_factory, case, strategy):
+@given(cases(), st.data())
+def test_saved_and_loaded_is_the_same(tmp_path_factory, case, data):
     A, parts, rows, columns = case
-    made = plan(A, parts=parts, strategy=strategy, partition=rows, columns=columns)
+    made = plan(A, parts=parts, partition=rows, columns=columns, **chosen(data, parts))
     path = tmp_path_factory.mktemp("plans") / "a plan"
     made.save(path)
     for again in (Plan.load(path), pickle.loads(pickle.dumps(made))):
@@ -118,6 +117,9 @@ def test_saved_and_loaded_is_the_same(tmp_path_factory, case, strategy):
         assert np.array_equal(again.by_row, made.by_row)
         assert (again.rows, again.columns) == (made.rows, made.columns)
         assert np.array_equal(again.traffic, made.traffic)
+        assert again.phases == made.phases
+        assert again.replication == made.replication
+        assert (again.nodes is None) == (made.nodes is None)
         with pytest.raises(PlanError, match="pass A"):
             again.transposed()
         again.transposed(A).check(A.T)
@@ -160,11 +162,12 @@ def test_1024_parts_without_a_cluster():
 @pytest.mark.parametrize("shape", [(0, 0), (0, 5), (5, 0), (3, 3), (2, 9)])
 def test_nothing_to_multiply(shape):
     A = sparse.csr_array(shape)
-    for strategy in STRATEGIES:
-        made = plan(A, parts=4, strategy=strategy)
+    whole = {"oblivious": 3 * shape[1], "1.5d": sum(shape), "2d": sum(shape)}
+    for strategy in EVERY:
+        made = plan(A, parts=4, **options(strategy, 4))
         made.check(A)
         assert made.work.sum() == 0
-        assert made.volume == (3 * shape[1] if strategy == "oblivious" else 0)
+        assert made.volume == whole.get(strategy, 0)
         assert made.compare().loc["joint", "volume"] == 0
         assert "0 nonzeros" in repr(made)
 
@@ -207,13 +210,17 @@ def test_a_users_strategy():
     assert "no source" in made.cite()
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_the_table_of_strategies_is_the_same_from_each(strategy):
+@pytest.mark.parametrize("nodes", [None, [0, 1, 1, 2]])
+@pytest.mark.parametrize("strategy", EVERY)
+def test_the_table_of_strategies_is_the_same_from_each(strategy, nodes):
+    if nodes is None and strategy in OVER_NODES:
+        return
     A = uniform(300, 6, seed=2)
-    table = plan(A, parts=5, strategy=strategy, partition="cyclic").compare()
-    assert list(table.index) == list(STRATEGIES)
-    for name in STRATEGIES:
-        made = plan(A, parts=5, strategy=name, partition="cyclic")
+    known = EVERY if nodes is not None else [name for name in EVERY if name not in OVER_NODES]
+    table = plan(A, parts=4, strategy=strategy, nodes=nodes, partition="cyclic").compare()
+    assert list(table.index) == list(known)
+    for name in known:
+        made = plan(A, parts=4, strategy=name, nodes=nodes, partition="cyclic")
         both = made.traffic.sum(axis=0) + made.traffic.sum(axis=1)
         assert table.loc[name, "volume"] == made.volume
         assert table.loc[name, "largest_sent"] == made.traffic.sum(axis=1).max()
@@ -221,6 +228,8 @@ def test_the_table_of_strategies_is_the_same_from_each(strategy):
         assert table.loc[name, "traffic_imbalance"] == pytest.approx(both.max() / both.mean())
         work = made.work
         assert table.loc[name, "work_imbalance"] == pytest.approx(work.max() / work.mean())
+        if nodes is not None:
+            assert table.loc[name, "between_nodes"] == made.volume_between_nodes
 
 
 def test_bytes_and_memory_by_hand():
@@ -326,6 +335,21 @@ def invents_a_part(A, parts):
         ({"partition": loses_a_row}, "loses_a_row returned"),
         ({"partition": invents_a_part}, "invents_a_part returned.*part 4"),
         ({"partition": lambda A, parts: None}, "returned"),
+        ({"ranks_per_node": 3}, "ranks_per_node=3 does not divide parts=4"),
+        ({"ranks_per_node": 0}, "ranks_per_node=0"),
+        ({"ranks_per_node": 2.0}, "ranks_per_node=2.0"),
+        ({"nodes": [0, 1]}, r"nodes has shape \(2,\)"),
+        ({"nodes": [0, 0, 1, -1]}, "nodes=.*0 or more"),
+        ({"nodes": [0.0, 0, 1, 1]}, "nodes="),
+        ({"nodes": list("aabb")}, "nodes="),
+        ({"nodes": [0, 1, 1, 0], "ranks_per_node": 2}, "different things"),
+        *(({"strategy": name}, f"{name}.*ranks_per_node= or nodes=") for name in OVER_NODES),
+        ({"strategy": "1.5d", "replication": 3}, "replication=3.*divides parts=4"),
+        ({"strategy": "1.5d", "replication": 0}, "replication=0"),
+        ({"strategy": "1.5d", "replication": True}, "replication=True"),
+        ({"strategy": "joint", "replication": 2}, "replication= belongs to strategy='1.5d'"),
+        ({"strategy": "2d", "replication": 2}, "replication= belongs"),
+        ({"strategy": "2d", "parts": 6}, "parts=6 is no square"),
         ({"b_dtype": "float33"}, "b_dtype='float33'"),
         ({"c_dtype": "float32"}, "without b_dtype"),
     ],
@@ -341,6 +365,11 @@ def test_errors_of_a_plan_name_the_argument(tmp_path):
     for call, words in (
         (lambda: made.b_rows(4, 0), "source=4"),
         (lambda: made.c_rows(0, -1), "target=-1"),
+        (lambda: made.b_rows(0, 1, 1), "stage=1"),
+        (lambda: made.volume_between_nodes, "ranks_per_node= or nodes="),
+        (lambda: made.volume_inside_nodes, "is unknown"),
+        (lambda: made.bytes_between_nodes(1, "f4"), "is unknown"),
+        (lambda: made.stage_bytes(-1, "f4"), "k=-1"),
         (lambda: made.bytes(-1, "f4"), "k=-1"),
         (lambda: made.bytes(1.5, "f4"), "k=1.5"),
         (lambda: made.bytes(1, None), "b_dtype=None"),
@@ -391,4 +420,4 @@ def test_text_names_what_is_planned_and_what_measured():
     for words in ("40 x 40", "4 parts", "joint", "planned", "against", "oblivious 120", "measured"):
         assert words in text
     assert "2512.20178" in made.cite()
-    assert set(NAMES) == {*STRATEGIES, *ROUTED, "auto"}
+    assert set(NAMES) == {*EVERY, "auto"}
