@@ -52,7 +52,6 @@ def quality_card(quality: PartitionQuality) -> str:
             f"{words} by part{summed_text(quality.parts)}",
         )
         for words, amounts in (
-            ("rows", np.asarray(quality.rows)),
             ("nonzeros", np.asarray(quality.nonzeros)),
             ("rows of B received", np.asarray(quality.received)),
         )
