@@ -23,7 +23,7 @@ __all__ = ["scaling"]
 
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "solid")
-USUAL = ("oblivious", "column", "row", "joint", "hier-column", "hier-row", "hier-joint")
+USUAL = ("oblivious", "column", "row", "joint", "hier-joint", "node-pair")  # each its own style
 
 # Column of the table, title of the axis, and how its numbers are written.
 _QUANTITIES: dict[str, tuple[str, Any]] = {
@@ -64,10 +64,10 @@ def scaling(
         quantities = ("volume", *(q for q in ("seconds",) if q in table.columns))
     _check(table, quantities)
     names = [str(name) for name in dict.fromkeys(table["strategy"])]
-    ordered = sorted(names, key=lambda name: USUAL.index(name) if name in USUAL else len(USUAL))
+    own = [name for name in names if name not in USUAL]
     counts = sorted({int(count) for count in table["parts"]})
     lines = [
-        _line(table, name, ordered.index(name), quantity, panel)
+        _line(table, name, [*USUAL, *own].index(name), quantity, panel)
         for panel, quantity in enumerate(quantities)
         for name in names
     ]
