@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from dtoolkit.cluster import probes
-from dtoolkit.cluster.probes import Workload
+from dtoolkit.cluster.probes import Work
 from dtoolkit.comm.network import Network
 
 if TYPE_CHECKING:
     from dtoolkit.cluster.cluster import Cluster
 
-__all__ = ["calibrate", "workload"]
+__all__ = ["Workload", "calibrate", "register"]
 
 DTYPES = ("float32", "float64")
 SIZES = (100_000, 1_000_000, 4_000_000, 16_000_000, 64_000_000)
@@ -31,20 +31,31 @@ PASSES = 3  # times that all sizes are gone through: a machine is busier at one 
 MOST = 15  # rounds of one thing in one pass
 SHARES = {"launches": 0.1, "pairs": 0.25, "all at once": 0.35, "computing": 0.2, "overlap": 0.1}
 
-_workloads: list[Workload] = []
 
+@dataclass(frozen=True)
+class Workload:
+    """What :func:`calibrate` lets a cluster compute.
 
-def workload(function: Workload) -> Workload:
-    """Register what :func:`calibrate` lets ranks compute, by the package that computes it.
-
-    Parameters
+    Attributes
     ----------
-    function : callable
-        ``function(ctx, dtype, seed)`` gives an amount, in nonzeros times columns, and a function
-        that computes it, to be called often.
+    compute : callable
+        ``compute(ctx, dtype, seed)``, on a rank: gives an amount, in nonzeros times columns, and a
+        function that computes it, to be called often.
+    launch : callable or None
+        ``launch(cluster)``, on the client: gives a function, to be called often, that runs one
+        launch in which all ranks exchange and compute next to nothing. None: an exchange alone.
     """
-    _workloads[:] = [function]
-    return function
+
+    compute: Work
+    launch: Callable[[Cluster], Callable[[], object]] | None = None
+
+
+_registered: list[Workload] = []
+
+
+def register(work: Workload) -> None:
+    """Say what :func:`calibrate` lets a cluster compute by default; for who computes it."""
+    _registered[:] = [work]
 
 
 def calibrate(
@@ -76,9 +87,8 @@ def calibrate(
     seed : int
         Which pairs are measured where there are too many, and which rows are picked. The others
         get the median of the measured pairs that are on one host, or on two, as they are.
-    work : callable, optional
-        What ranks compute, as :func:`workload` takes it; by default the local kernel of sparse
-        products.
+    work : Workload, optional
+        What is computed; by default sparse products.
     progress : callable, optional
         ``progress(share, text)``: called with what is done, 0 to 1, and what comes next.
 
@@ -99,11 +109,11 @@ def calibrate(
     job = _Job(cluster, seconds, seed, progress or (lambda share, text: None))
     with _untraced(cluster):
         job.tell("launches")
-        launch = job.launches()
+        kernel = work or (_registered[0] if _registered else None)
+        launch = job.launches(_launch_of(cluster, kernel))
         late, fast, found = _pairs(job)
         capacity, message, errors = _all_at_once(job, sorted(set(sizes)), late)
-        kernel = work or (_workloads[0] if _workloads else None)
-        rate, hidden = _computing(job, kernel) if kernel is not None else (None, 1.0)
+        rate, hidden = (None, 1.0) if kernel is None else _computing(job, kernel.compute)
     job.progress(1.0, "done")
     return Network.measured(
         latency=late,
@@ -147,16 +157,22 @@ class _Job:
         """Run a probe on all ranks; its results by rank."""
         return self.cluster.run(probe, *args, timeout=120.0 + 10 * self.seconds)
 
-    def launches(self) -> float:
-        """Seconds of a launch on data that lies there, with an exchange, whose result stays."""
-        data = self.cluster.keep(probes.touch, None, timeout=120.0)  # forms the group
+    def launches(self, launch: Callable[[], object]) -> float:
+        """Seconds of a launch that does next to nothing."""
+        launch()  # forms the group
         times: list[float] = []
         end = time.perf_counter() + self.budget("launches")
         while len(times) < 5 or (time.perf_counter() < end and len(times) < 100):
             start = time.perf_counter()
-            data = self.cluster.keep(probes.touch, data, timeout=120.0)
+            launch()
             times.append(time.perf_counter() - start)
         return statistics.median(times)
+
+
+def _launch_of(cluster: Cluster, kernel: Workload | None) -> Callable[[], object]:
+    if kernel is not None and kernel.launch is not None:
+        return kernel.launch(cluster)
+    return lambda: cluster.run(probes.touch, timeout=120.0)
 
 
 def _pairs(job: _Job) -> tuple[NDArray[np.float64], NDArray[np.float64], list[float]]:
@@ -250,7 +266,7 @@ def _talked(job: _Job, sizes: Sequence[int]) -> dict[int, list[tuple[float, ...]
     return times
 
 
-def _computing(job: _Job, work: Workload) -> tuple[dict[str, float], float]:
+def _computing(job: _Job, work: Work) -> tuple[dict[str, float], float]:
     """Amounts a second by dtype, and how much of sending and computing hides behind the other."""
     job.tell("computing")
     times: dict[str, list[float]] = {dtype: [] for dtype in DTYPES}
@@ -275,7 +291,7 @@ def _computing(job: _Job, work: Workload) -> tuple[dict[str, float], float]:
     return rates, _hidden(job, work, seconds[DTYPES[0]])
 
 
-def _hidden(job: _Job, work: Workload, computing: float) -> float:
+def _hidden(job: _Job, work: Work, computing: float) -> float:
     """Share of the shorter of sending and computing that takes no time of its own."""
     nbytes = OVERLAPPED // (job.size * (job.size - 1))
     start = time.perf_counter()

@@ -11,19 +11,18 @@ import torch
 
 from dtoolkit.cluster.context import Context
 
-__all__ = ["Workload", "compute", "copying", "overlap", "pings", "talk", "touch"]
+__all__ = ["Work", "compute", "copying", "overlap", "pings", "talk", "touch"]
 
-Workload = Callable[[Context, str, int], tuple[float, Callable[[], object]]]
-"""``workload(ctx, dtype, seed)``: an amount, in nonzeros times columns, and what computes it."""
+Work = Callable[[Context, str, int], tuple[float, Callable[[], object]]]
+"""``work(ctx, dtype, seed)``: an amount, in nonzeros times columns, and what computes it."""
 
 _WIDTH = 64  # float32 numbers of a row that is sent
 
 
-def touch(ctx: Context, data: torch.Tensor | None) -> torch.Tensor:
+def touch(ctx: Context) -> None:
     """Exchange next to nothing; what is left is the launch."""
     none = [torch.zeros(0 if peer == ctx.rank else 1) for peer in range(ctx.size)]
     ctx.comm.all_to_all(none, out=[torch.empty_like(t) for t in none], agreed=True)
-    return torch.zeros(1) if data is None else data + 1
 
 
 def pings(
@@ -68,18 +67,18 @@ def copying(ctx: Context, nbytes: int, rounds: int) -> float:
 
 
 def compute(
-    ctx: Context, workload: Workload, dtypes: Sequence[str], rounds: int, seed: int
+    ctx: Context, work: Work, dtypes: Sequence[str], rounds: int, seed: int
 ) -> dict[str, tuple[float, list[float]]]:
     """All ranks compute at once; by dtype the amount, and seconds of this rank by round."""
-    work = {dtype: workload(ctx, dtype, seed) for dtype in dtypes}
-    for _, run in work.values():
+    made = {dtype: work(ctx, dtype, seed) for dtype in dtypes}
+    for _, run in made.values():
         run()  # compiles
-    times = [{dtype: _timed(ctx, run) for dtype, (_, run) in work.items()} for _ in range(rounds)]
-    return {dtype: (work[dtype][0], [one[dtype] for one in times]) for dtype in dtypes}
+    times = [{dtype: _timed(ctx, run) for dtype, (_, run) in made.items()} for _ in range(rounds)]
+    return {dtype: (made[dtype][0], [one[dtype] for one in times]) for dtype in dtypes}
 
 
 def overlap(
-    ctx: Context, workload: Workload, dtype: str, nbytes: int, repeats: int, rounds: int, seed: int
+    ctx: Context, work: Work, dtype: str, nbytes: int, repeats: int, rounds: int, seed: int
 ) -> list[list[float]]:
     """All ranks send, then compute, then do both at once, round by round.
 
@@ -89,19 +88,19 @@ def overlap(
         Seconds of this rank for sending, computing, and both, by round.
     """
     exchange = _exchange(ctx, nbytes, seed)
-    _, run = workload(ctx, dtype, seed)
+    _, run = work(ctx, dtype, seed)
 
-    def work() -> None:
+    def compute_all() -> None:
         for _ in range(repeats):
             run()
 
     def both() -> None:
         pending = exchange()
-        work()
+        compute_all()
         pending.wait()
 
     times = [
-        [_timed(ctx, what) for what in (lambda: exchange().wait(), work, both)]
+        [_timed(ctx, what) for what in (lambda: exchange().wait(), compute_all, both)]
         for _ in range(rounds + 1)
     ]
     return [list(column) for column in zip(*times[1:], strict=True)]

@@ -1,4 +1,4 @@
-"""What a rank computes while a cluster is calibrated: its part of a product, and nothing else."""
+"""What is computed while a cluster is calibrated: products, on one rank and on all of them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from dtoolkit.cluster import Context
-from dtoolkit.cluster.calibrate import workload
+from dtoolkit.cluster import Cluster, Context
+from dtoolkit.cluster.calibrate import Workload, register
+from dtoolkit.spmm.distribute import distribute
 from dtoolkit.spmm.kernels import LocalCSR, multiply
 from dtoolkit.spmm.kernels_candidates import empty_rows
+from dtoolkit.spmm.plan import plan
 
-__all__ = ["local_product"]
+__all__ = ["local_product", "small_product"]
 
 ROWS, DEGREE, COLUMNS = 20_000, 16, 64
+FEW = 16  # rows a rank of a product that moves next to nothing
 
 
-@workload
 def local_product(ctx: Context, dtype: str, seed: int) -> tuple[float, Callable[[], Any]]:
     """A product of a scattered matrix with the kernel chosen for this device and dtype.
 
@@ -53,3 +55,30 @@ def local_product(ctx: Context, dtype: str, seed: int) -> tuple[float, Callable[
             torch.cuda.synchronize(ctx.device)
 
     return float(nonzeros * COLUMNS), run
+
+
+def small_product(cluster: Cluster) -> Callable[[], Any]:
+    """A product in which every rank exchanges with every other, of next to nothing.
+
+    Parameters
+    ----------
+    cluster : Cluster
+
+    Returns
+    -------
+    callable
+        Multiplies once, in a launch of its own.
+    """
+    parts = len(cluster.workers)
+    # Rows of B and partial rows of C both travel: one full row and one full column for each rank.
+    full = np.arange(parts) * FEW
+    A = sp.lil_array((parts * FEW, parts * FEW), dtype=np.float32)
+    A[full, :] = 1
+    A[:, full + 1] = 1
+    planned = plan(A, parts=parts)
+    left = distribute(cluster, A, planned)
+    right = distribute(cluster, np.ones((A.shape[1], 1), np.float32), planned)
+    return lambda: left @ right
+
+
+register(Workload(local_product, small_product))

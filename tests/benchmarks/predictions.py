@@ -3,9 +3,10 @@
 ``python -m tests.benchmarks.predictions [--quick]`` calibrates 4 workers, predicts products that
 move from 1 to 64 MB, and measures them: what a person waits for ``A @ B``, launch included. In
 every round the cluster is calibrated anew and each product runs, since a shared machine is faster
-in one minute than in the next; of both, medians over the rounds are compared. Then the same on 2
-emulated nodes of 2 ranks, whose network is given and not measured; only the rate of the ranks'
-kernels and the time of a launch are put in. Exits 1 where a median error is too large.
+in one minute than in the next. A product's error is the median over rounds of predicted over
+measured in the same round. Then the same on 2 emulated nodes of 2 ranks, whose network is given and
+not measured: of the calibration only the rate of the ranks' kernels and the time of a launch are
+put in. Exits 1 where the median error over the products is too large.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tests.benchmarks.common import Check, machine, options, table, verdict
 
 ROWS, DEGREE, WORKERS = 50_000, 16, 4
 MEGABYTES = (1, 2, 4, 8, 16, 32, 64)
+SMALL = (100_000, 1_000_000)  # bytes that all send at once, where the network is known
 REPEATS = 3  # of one product in one round, of which the median counts
 NETWORK = dt.comm.Network.two_tier(
     nodes=2,
@@ -35,6 +37,21 @@ NETWORK = dt.comm.Network.two_tier(
     intra_latency="500us",
     node="60MB/s",
 )
+
+
+@dataclass(frozen=True)
+class Found:
+    """A product's predicted and measured seconds by round."""
+
+    case: Case
+    predicted: list[float]
+    measured: list[float]
+
+    @property
+    def error(self) -> float:
+        """Median over rounds of predicted over measured, less 1."""
+        pairs = zip(self.predicted, self.measured, strict=True)
+        return statistics.median(p / m for p, m in pairs) - 1
 
 
 @dataclass(frozen=True)
@@ -76,24 +93,20 @@ def cases(
 
 
 def compare(
-    found: Sequence[Case], rounds: int, network_of: Callable[[int], dt.comm.Network]
-) -> list[tuple[Case, float, float]]:
-    """Predicted and measured seconds of each case, medians over rounds."""
-    for case in found:
+    products: Sequence[Case], rounds: int, network_of: Callable[[int], dt.comm.Network]
+) -> list[Found]:
+    """Predict and measure each product once a round, starting with another one each round."""
+    found = [Found(case, [], []) for case in products]
+    for case in products:
         case.run()  # compiles, and finds its buffers
-    predicted: list[list[float]] = [[] for _ in found]
-    measured: list[list[float]] = [[] for _ in found]
     for turn in range(rounds):
         network = network_of(turn)
-        for place in range(len(found)):
-            number = (place + turn * len(found) // rounds) % len(found)
-            case = found[number]
-            predicted[number].append(case.plan.predict(network, k=case.columns).seconds)
-            measured[number].append(statistics.median(clock(case.run) for _ in range(REPEATS)))
-    return [
-        (case, statistics.median(p), statistics.median(m))
-        for case, p, m in zip(found, predicted, measured, strict=True)
-    ]
+        start = turn * len(found) // rounds
+        for one in found[start:] + found[:start]:
+            case = one.case
+            one.predicted.append(case.plan.predict(network, k=case.columns).seconds)
+            one.measured.append(statistics.median(clock(case.run) for _ in range(REPEATS)))
+    return found
 
 
 def clock(run: Callable[[], object]) -> float:
@@ -102,21 +115,21 @@ def clock(run: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def report(title: str, rows: Sequence[tuple[Case, float, float]]) -> float:
+def report(title: str, found: Sequence[Found]) -> float:
     """Print a table; give the median error."""
     print(f"\n{title}")
     lines = [
         (
-            case.label,
-            f"{case.moved:.2f}",
-            f"{1e3 * predicted:.1f}",
-            f"{1e3 * measured:.1f}",
-            f"{predicted / measured - 1:+.0%}",
+            one.case.label,
+            f"{one.case.moved:.2f}",
+            f"{1e3 * statistics.median(one.predicted):.1f}",
+            f"{1e3 * statistics.median(one.measured):.1f}",
+            f"{one.error:+.0%}",
         )
-        for case, predicted, measured in rows
+        for one in found
     ]
     print(table(lines, ("", "MB moved", "predicted ms", "measured ms", "error")))
-    median = statistics.median(abs(p / m - 1) for _, p, m in rows)
+    median = statistics.median(abs(one.error) for one in found)
     print(f"median error {median:.1%}")
     return median
 
@@ -127,29 +140,25 @@ def main() -> int:
     rounds = chosen.rounds or (3 if chosen.quick else 7)
     sizes = MEGABYTES[::3] if chosen.quick else MEGABYTES
     print(machine())
-    networks: list[dt.comm.Network] = []
 
     with dt.Cluster(workers=WORKERS, device="cpu") as cluster:
-        rows = compare(
-            cases(cluster, ("oblivious", "column", "joint"), sizes),
-            rounds,
-            lambda turn: (
-                networks.append(dt.cluster.calibrate(cluster, seconds=2.0, seed=turn))
-                or networks[-1]
-            ),
-        )
-        own = report(f"as it is: {networks[-1].name}", rows)
 
-    rate = {
-        dtype: statistics.median(network.rate_of(dtype) for network in networks)
-        for dtype in ("float32", "float64")
-    }
-    overhead = statistics.median(network.overhead for network in networks)
-    given = replace(NETWORK, rate=rate, overhead=overhead)
+        def measured(turn: int) -> dt.comm.Network:
+            return dt.cluster.calibrate(cluster, seconds=2.0, seed=turn)
+
+        products = cases(cluster, ("oblivious", "column", "joint"), sizes)
+        own = report("as it is", compare(products, rounds, measured))
+
     with dt.Cluster(workers=WORKERS, device="cpu", emulate=NETWORK) as cluster:
-        strategies = ("column", "joint")
-        found = cases(cluster, strategies, sizes, ranks_per_node=2)
-        emulated = report(f"emulated: {given.name}", compare(found, rounds, lambda turn: given))
+
+        def given(turn: int) -> dt.comm.Network:
+            found = dt.cluster.calibrate(cluster, seconds=2.0, sizes=SMALL, seed=turn)
+            return replace(NETWORK, rate=found.rate, overhead=found.overhead)
+
+        strategies = ("column", "joint", "hier-joint", "node-pair")
+        products = cases(cluster, strategies, sizes, ranks_per_node=2)
+        title = f"emulated: {NETWORK.name}"
+        emulated = report(title, compare(products, rounds, given))
     return verdict(
         [
             Check("median error, as it is", own, 0.25),

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 import dtoolkit as dt
 from dtoolkit.cluster import calibrate
-from dtoolkit.cluster.calibrate import _line
+from dtoolkit.cluster.calibrate import Workload, _line
 from dtoolkit.comm import Network
 
 QUICK = {"seconds": 0.4, "sizes": (10_000, 400_000)}
@@ -106,7 +106,7 @@ def test_a_persons_own_work(cluster2: dt.Cluster) -> None:
         assert seed == 5
         return 1000.0 if dtype == "float32" else 500.0, lambda: time.sleep(0.02)
 
-    network = calibrate(cluster2, **QUICK, work=work, seed=5)
+    network = calibrate(cluster2, **QUICK, work=Workload(work), seed=5)
     assert 1000 / 2 < network.rate_of("float32") <= 1000 / 0.02
     assert 500 / 2 < network.rate_of("float64") <= 500 / 0.02
 
