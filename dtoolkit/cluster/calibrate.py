@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
 
 from dtoolkit.cluster import probes
+from dtoolkit.cluster.fits import errors_of, line_through, pair_lines
 from dtoolkit.cluster.probes import Work
 from dtoolkit.comm.network import Network
 
@@ -85,8 +85,9 @@ def calibrate(
         Bytes that all ranks together send at once. Sizes that would take too long are left out,
         but for the two smallest.
     seed : int
-        Which pairs are measured where there are too many, and which rows are picked. The others
-        get the median of the measured pairs that are on one host, or on two, as they are.
+        Which pairs are measured where there are too many, and which rows are picked. Pairs on one
+        host are taken to be alike, and so are those on two, but for pairs whose times all differ
+        from what is usual.
     work : Workload, optional
         What is computed; by default sparse products.
     progress : callable, optional
@@ -195,15 +196,12 @@ def _pairs(job: _Job) -> tuple[NDArray[np.float64], NDArray[np.float64], list[fl
     times, again = _pinged(job, chosen, rounds), _pinged(job, chosen, rounds)
     for pair in times:
         times[pair] = [a + b for a, b in zip(times[pair], again[pair], strict=True)]
-    medians = {pair: [statistics.median(t) for t in by_size] for pair, by_size in times.items()}
-    lines = {pair: _line(PINGS, median) for pair, median in medians.items()}
-    for pair, same in kinds.items():
-        alike = [lines[p] for p in lines if p == pair or (pair not in lines and kinds[p] == same)]
-        at_once, per_byte = (statistics.median(column) for column in zip(*alike, strict=True))
+    lines, errors = pair_lines(times, kinds, PINGS)
+    for pair in pairs:
+        at_once, per_byte = lines.get(pair, lines[kinds[pair]])
         for source, target in (pair, pair[::-1]):
             late[source, target], fast[source, target] = at_once, 1 / per_byte
-    errors = [_errors(line, PINGS, medians[pair]) for pair, line in lines.items()]
-    return late, fast, [one for some in errors for one in some]
+    return late, fast, errors
 
 
 def _pinged(
@@ -235,10 +233,10 @@ def _all_at_once(
             statistics.median(max(one[rank] for rank in mine) for one in rounds)
             for rounds in times.values()
         ]
-        line = _line(moved, median)
+        line = line_through(moved, median)
         capacity.append(1 / line[1])
         costs.append((line[0] - late[mine].max()) / (job.size - 1))
-        errors += _errors(line, moved, median)
+        errors += errors_of(line, moved, median)
     return np.array(capacity), max(0.0, *costs), errors
 
 
@@ -310,22 +308,6 @@ def _hidden(job: _Job, work: Work, computing: float) -> float:
 
 def _rounds(seconds: float, each: float) -> int:
     return int(min(MOST, max(1, seconds / each)))
-
-
-def _line(sizes: Sequence[float], seconds: Sequence[float]) -> tuple[float, float]:
-    """Seconds at no bytes, and seconds a byte: the line of least squares of relative errors."""
-    scale = max(sizes)
-    weighted = np.array([[1 / t, size / scale / t] for size, t in zip(sizes, seconds, strict=True)])
-    (at_once, per_scale), _ = nnls(weighted, np.ones(len(sizes)))
-    if per_scale <= 0:  # larger ones were no slower: the machine was busier with the small ones
-        at_once, per_scale = 0.0, seconds[int(np.argmax(sizes))]
-    return float(at_once), float(per_scale) / scale
-
-
-def _errors(
-    line: tuple[float, float], sizes: Sequence[float], seconds: Sequence[float]
-) -> list[float]:
-    return [abs(line[0] + size * line[1] - t) / t for size, t in zip(sizes, seconds, strict=True)]
 
 
 @contextmanager

@@ -14,7 +14,8 @@ import scipy.sparse as sp
 
 import dtoolkit as dt
 from dtoolkit.cluster import calibrate
-from dtoolkit.cluster.calibrate import Workload, _line
+from dtoolkit.cluster.calibrate import Workload
+from dtoolkit.cluster.fits import errors_of, line_through, pair_lines
 from dtoolkit.comm import Network
 
 QUICK = {"seconds": 0.4, "sizes": (10_000, 400_000)}
@@ -182,13 +183,34 @@ def test_a_product_is_predicted_on_what_was_measured(slow: dt.Cluster, found: Ne
 
 def test_a_line_through_exact_times() -> None:
     sizes = [8, 1000, 1_000_000]
-    at_once, per_byte = _line(sizes, [0.001 + size * 2e-9 for size in sizes])
+    at_once, per_byte = line_through(sizes, [0.001 + size * 2e-9 for size in sizes])
     assert at_once == pytest.approx(0.001, rel=1e-6)
     assert per_byte == pytest.approx(2e-9, rel=1e-6)
 
 
 @pytest.mark.parametrize("seconds", [[0.5, 0.3, 0.1], [0.1, 0.1, 0.1]])
 def test_larger_messages_that_were_not_slower(seconds: list[float]) -> None:
-    at_once, per_byte = _line([10, 100, 1000], seconds)
+    at_once, per_byte = line_through([10, 100, 1000], seconds)
     assert at_once >= 0
     assert per_byte > 0
+
+
+def test_errors_are_relative() -> None:
+    assert errors_of((1.0, 0.5), [2, 4], [2.0, 4.0]) == [0.0, 0.25]
+
+
+def test_pairs_of_a_kind_are_alike_unless_one_stands_apart() -> None:
+    kinds = {(0, 1): True} | {(a, b): False for a in (0, 1) for b in range(2, 7)}
+    sizes = [0, 1000]
+    times = {
+        (0, 1): [[1.0, 1.0, 1.0], [2.0, 2.0, 2.0]],
+        **{(0, b): [[4.0, 4.0, 4.0], [8.0, 8.0, 8.0]] for b in (2, 4, 5, 6)},
+        (0, 3): [[4.0, 9.0, 9.0], [8.0, 30.0, 30.0]],  # the machine was busy: not at all times
+        (1, 2): [[4.0, 4.0, 4.0], [24.0, 24.0, 25.0]],  # a slow connection
+    }
+    lines, errors = pair_lines(times, kinds, sizes)
+    assert set(lines) == {True, False, (1, 2)}
+    assert lines[True] == pytest.approx((1.0, 0.001))
+    assert lines[False] == pytest.approx((4.0, 0.004))
+    assert lines[1, 2] == pytest.approx((4.0, 0.020))
+    assert max(errors) < 1e-9
