@@ -12,6 +12,7 @@ import torch
 from scipy import sparse
 from torch import nn
 
+from dtoolkit.arrays.array import check_memory
 from dtoolkit.cluster import Cluster
 from dtoolkit.data import LabelledGraph, as_csr
 from dtoolkit.data.labelled_graph import SPLITS
@@ -105,6 +106,8 @@ def train_full_batch(
     LayoutError
         The plan lays rows and columns in different ways, so that the result of a layer is no
         operand of the next.
+    MemoryError
+        A rank would need more than its worker's limit; nothing was sent.
     RankError
         The model failed on a worker.
     """
@@ -127,6 +130,8 @@ def train_full_batch(
         weight_decay=float(weight_decay),
         seed=seed,
     )
+    widest = max(hidden, graph.classes)
+    check_memory(cluster, _memory(shares, planned, widest, dtype), f"training on {graph.name!r}")
     laid = distribute(cluster, matrix, planned)
     shared = cluster.keep(lay, per_rank=[(share,) for share in shares], timeout=timeout)
     start = perf_counter()
@@ -226,6 +231,16 @@ def _shares(graph: LabelledGraph, features: Any, planned: Plan) -> list[Share]:
         labels = torch.tensor(graph.labels[nodes])
         shares.append(Share(torch.tensor(nodes), kept, labels, splits))
     return shares
+
+
+def _memory(shares: list[Share], planned: Plan, widest: int, dtype: str) -> list[int]:
+    """Bytes that each rank needs at least: features, those that dropout left, hidden layers."""
+    needs = []
+    for share, product in zip(shares, planned.memory(widest, dtype), strict=True):
+        kept = share.features
+        arrays = (kept.indptr, kept.indices, kept.data) if isinstance(kept, LocalCSR) else (kept,)
+        needs.append(2 * sum(array.nbytes for array in arrays) + 2 * int(product))
+    return needs
 
 
 def _result(

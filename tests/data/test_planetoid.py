@@ -14,7 +14,7 @@ import pytest
 from scipy import sparse
 
 import dtoolkit as dt
-from dtoolkit.data import LabelledGraph, planetoid
+from dtoolkit.data import LabelledGraph, pickles, planetoid
 from dtoolkit.data.pickles import read_pickle
 from dtoolkit.errors import MatrixFormatError
 
@@ -165,6 +165,18 @@ def test_a_pickle_is_never_run(tmp_path, protocol):
         with pytest.raises(MatrixFormatError, match=r"ind\.cora\.x"):
             planetoid("cora", root=tmp_path)
         assert not flag.exists()
+
+
+def test_a_pickle_changes_nothing_of_the_reader(tmp_path):
+    """Attributes of a class: BUILD with a pair of states sets them on whatever stands there."""
+    for name in ("scipy.sparse.csr csr_matrix", "numpy ndarray", "numpy dtype", "_codecs encode"):
+        module, attribute = name.split()
+        attack = f"c{module}\n{attribute}\n".encode() + b"(N}S'mark'\nI1\nstb."
+        (tmp_path / "attack").write_bytes(attack)
+        with pytest.raises(MatrixFormatError):
+            read_pickle(tmp_path / "attack")
+    for kept in pickles._KNOWN.values():
+        assert not hasattr(kept, "mark")
 
 
 @pytest.mark.parametrize("part", PARTS)

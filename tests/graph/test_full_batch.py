@@ -12,7 +12,7 @@ from scipy import sparse
 import dtoolkit as dt
 from dtoolkit import figures
 from dtoolkit.errors import LayoutError, RankError
-from dtoolkit.graph import GCN, GCNLayer, NodeDropout, train_full_batch
+from dtoolkit.graph import GCN, GCNLayer, NodeDropout, full_batch, train_full_batch
 from tests.graph.graphs import labelled, reference
 
 TIGHT = {"rtol": 1e-10, "atol": 0}
@@ -90,6 +90,8 @@ PLANS = [
     {"strategy": "hier-column", "ranks_per_node": 2},
     {"strategy": "hier-row", "ranks_per_node": 2},
     {"strategy": "node-pair", "ranks_per_node": 2},
+    {"strategy": "1.5d", "replication": 2},
+    {"strategy": "2d"},
 ]
 
 
@@ -133,6 +135,23 @@ def test_options(cluster2, options):
     np.testing.assert_allclose(losses(run), curve, **TIGHT)
     np.testing.assert_array_equal(run.predictions, classes)
     assert len(run.history) == options["epochs"]
+
+
+def test_nothing_stays_on_the_workers(cluster2):
+    graph = labelled()
+    before = cluster2.held
+    run = train_full_batch(cluster2, graph, epochs=1)
+    assert len(losses(run)) == 1
+    cluster2.run(lambda ctx: None)  # tells the workers what to forget
+    assert cluster2.held == before
+
+
+def test_what_does_not_fit_is_refused_before_it_is_sent(cluster2, monkeypatch):
+    monkeypatch.setattr(full_batch, "_memory", lambda *_: [10**15, 0])
+    seen = len(cluster2.trace)
+    with pytest.raises(MemoryError, match="training on 'small'"):
+        train_full_batch(cluster2, labelled(), epochs=1)
+    assert len(cluster2.trace) == seen
 
 
 def test_seeds_differ_and_repeat(cluster2):

@@ -14,8 +14,12 @@ from dtoolkit.spmm.building import build
 from tests.spmm.thread_ranks import run
 
 FLAT = ("oblivious", "column", "row", "joint")
-NODES = {"hier-joint": 2, "hier-row": 2, "node-pair": 2}  # ranks a node
-CASES = [(1, "joint"), (2, "joint"), *((4, strategy) for strategy in (*FLAT, *NODES))]
+MORE = {
+    **{name: {"ranks_per_node": 2} for name in ("hier-joint", "hier-row", "node-pair")},
+    "1.5d": {"replication": 2},
+    "2d": {},
+}
+CASES = [(1, "joint"), (2, "joint"), *((4, strategy) for strategy in (*FLAT, *MORE))]
 
 
 def example(m=23, n=17, density=0.2, seed=0, dtype=np.float64):
@@ -111,8 +115,8 @@ class _Whole(torch.autograd.Function):
 @pytest.mark.parametrize("transpose", [False, True])
 def test_gradients_of_the_dense_operand_hold_against_differences(size, strategy, transpose):
     A = example(11, 7)
-    nodes = {"ranks_per_node": NODES[strategy]} if strategy in NODES else {}
-    whole = Whole(A, size, strategy=strategy, partition="cyclic", transpose=transpose, **nodes)
+    more = MORE.get(strategy, {})
+    whole = Whole(A, size, strategy=strategy, partition="cyclic", transpose=transpose, **more)
     B = dense((11 if transpose else 7, 3)).requires_grad_()
     assert torch.autograd.gradcheck(whole, (B,))
 
@@ -121,8 +125,8 @@ def test_gradients_of_the_dense_operand_hold_against_differences(size, strategy,
 @pytest.mark.parametrize("transpose", [False, True])
 def test_gradients_of_values_hold_against_differences(size, strategy, transpose):
     A = example(9, 7)
-    nodes = {"ranks_per_node": NODES[strategy]} if strategy in NODES else {}
-    whole = Whole(A, size, strategy=strategy, transpose=transpose, **nodes)
+    more = MORE.get(strategy, {})
+    whole = Whole(A, size, strategy=strategy, transpose=transpose, **more)
     B = dense((9 if transpose else 7, 2)).requires_grad_()
     values = torch.tensor(A.data).requires_grad_()
     assert torch.autograd.gradcheck(whole, (B, values))
