@@ -45,6 +45,8 @@ function name(panel) {
   }
   for (const button of panel.querySelectorAll(".modebar-btn:not([aria-label])"))
     button.setAttribute("aria-label", button.dataset.title || "figure tool");
+  for (const icon of panel.querySelectorAll("button > i:not([aria-hidden])"))
+    icon.ariaHidden = "true";  // a picture from a font, which has a letter's name
   for (const button of panel.querySelectorAll(".widget-upload")) {
     const text = button.lastChild;  // ipywidgets counts the files there
     if (text && text.nodeType === 3) {

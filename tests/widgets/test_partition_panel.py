@@ -295,6 +295,7 @@ def test_run_on_a_given_cluster_measures_what_was_planned(cluster2, A):
 def test_two_panels_on_one_cluster_queue_and_say_so(cluster2, A):
     async def main():
         first, second = PartitionPanel(A, cluster=cluster2), PartitionPanel(A, cluster=cluster2)
+        first.set(k=4096)  # takes long enough to be seen
         await first.wait()
         await second.wait()
         first.run()
@@ -302,7 +303,7 @@ def test_two_panels_on_one_cluster_queue_and_say_so(cluster2, A):
         said = set()
         while second.state["activity"] == "running":
             said.add(second.state["status"])
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.005)
         await first.wait()
         assert any(re.match(r"Waiting behind PartitionPanel \d+", words) for words in said), said
         assert first.measured is not None
