@@ -111,7 +111,7 @@ def calibrate(
     with _untraced(cluster):
         job.tell("launches")
         kernel = work or (_registered[0] if _registered else None)
-        launch = job.launches(_launch_of(cluster, kernel))
+        empty, launch = job.launches(_launch_of(cluster, kernel))
         late, fast, found = _pairs(job)
         capacity, message, errors = _all_at_once(job, sorted(set(sizes)), late)
         rate, hidden = (None, 1.0) if kernel is None else _computing(job, kernel.compute)
@@ -124,7 +124,7 @@ def calibrate(
         message=message,
         rate=rate,
         # The launch's own exchange, of next to nothing, is not part of it.
-        overhead=max(0.0, launch - late.max() - (job.size - 1) * message),
+        overhead=max(empty, launch - late.max() - (job.size - 1) * message),
         overlap=hidden,
         error=statistics.median([*found, *errors]) if job.size > 1 else None,
     )
@@ -158,16 +158,20 @@ class _Job:
         """Run a probe on all ranks; its results by rank."""
         return self.cluster.run(probe, *args, timeout=120.0 + 10 * self.seconds)
 
-    def launches(self, launch: Callable[[], object]) -> float:
-        """Seconds of a launch that does next to nothing."""
-        launch()  # forms the group
-        times: list[float] = []
+    def launches(self, launch: Callable[[], object]) -> tuple[float, float]:
+        """Seconds of a launch that does nothing, and of one that does next to nothing."""
+        kinds = (lambda: self.run(probes.nothing), launch)
+        times: list[list[float]] = []
         end = time.perf_counter() + self.budget("launches")
-        while len(times) < 5 or (time.perf_counter() < end and len(times) < 100):
-            start = time.perf_counter()
-            launch()
-            times.append(time.perf_counter() - start)
-        return statistics.median(times)
+        # The first ones form the group, and are not counted.
+        while len(times) < 6 or (time.perf_counter() < end and len(times) < 100):
+            times.append([])
+            for kind in kinds:
+                start = time.perf_counter()
+                kind()
+                times[-1].append(time.perf_counter() - start)
+        empty, full = zip(*times[1:], strict=True)
+        return statistics.median(empty), statistics.median(full)
 
 
 def _launch_of(cluster: Cluster, kernel: Workload | None) -> Callable[[], object]:

@@ -11,12 +11,16 @@ import torch
 
 from dtoolkit.cluster.context import Context
 
-__all__ = ["Work", "compute", "copying", "overlap", "pings", "talk", "touch"]
+__all__ = ["Work", "compute", "copying", "nothing", "overlap", "pings", "talk", "touch"]
 
 Work = Callable[[Context, str, int], tuple[float, Callable[[], object]]]
 """``work(ctx, dtype, seed)``: an amount, in nonzeros times columns, and what computes it."""
 
 _WIDTH = 64  # float32 numbers of a row that is sent
+
+
+def nothing(ctx: Context) -> None:
+    """What is left is the launch."""
 
 
 def touch(ctx: Context) -> None:
