@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -54,14 +55,14 @@ def losses(
         go.Scatter(
             x=run.history["epoch"],
             y=run.history["loss"],
-            name=name,
+            name=escape(name),
             mode="lines",
             line={
                 "color": CATEGORIES[i % len(CATEGORIES)],
                 "width": 2 + 3 * (count - 1 - i),
                 "dash": _DASHES[i % len(_DASHES)],
             },
-            hovertemplate=f"{name}<br>epoch %{{x}}<br>loss %{{y:.6f}}<extra></extra>",
+            hovertemplate="%{fullData.name}<br>epoch %{x}<br>loss %{y:.6f}<extra></extra>",
         )
         for i, (name, run) in enumerate(named.items())
     ]
