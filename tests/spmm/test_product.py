@@ -11,7 +11,7 @@ from scipy import sparse
 
 import dtoolkit as dt
 from tests.spmm.reference import assert_product, same_bits
-from tests.spmm.strategies import EVERY, options
+from tests.spmm.strategies import EVERY, FLAT, options
 
 
 @pytest.fixture(autouse=True)
@@ -96,10 +96,10 @@ def test_any_number_of_columns_gives_the_same_bits(cluster4):
         whole = dA @ dB
         assert_product(whole, A, B)
 
-        def each(ctx, operand, shard, wanted):
+        def each(ctx, operand, shard, wanted, exhaustive=strategy in FLAT):
             return [
                 k
-                for k in (*range(131), 255, 1024)
+                for k in ((*range(131), 255, 1024) if exhaustive else (0, 1, 2, 7, 64, 130))
                 if not torch.equal(dt.spmm.product(ctx, operand, shard[:, :k]), wanted[:, :k])
             ]
 
