@@ -8,7 +8,7 @@ from dtoolkit.spmm.kernels import LocalCSR
 from dtoolkit.spmm.multiply import RedistributionWarning, multiply
 from dtoolkit.spmm.operand import Operand
 from dtoolkit.spmm.plan import Plan, plan
-from dtoolkit.spmm.rate import local_product
+from dtoolkit.spmm.rate import local_product, small_product
 from dtoolkit.spmm.scaling import scaling
 
 __all__ = [
@@ -23,5 +23,6 @@ __all__ = [
     "plan",
     "product",
     "scaling",
+    "small_product",
     "spmm",
 ]

@@ -18,7 +18,7 @@ from dtoolkit.spmm.plan import plan
 
 __all__ = ["local_product", "small_product"]
 
-ROWS, DEGREE, COLUMNS = 20_000, 16, 64
+ROWS, DEGREE, COLUMNS = 40_000, 16, 64  # B alone is 10 MB: caches do not hold what ranks share
 FEW = 16  # rows a rank of a product that moves next to nothing
 
 
