@@ -17,6 +17,7 @@ from dtoolkit.cluster import probes
 from dtoolkit.cluster.fits import errors_of, line_through, pair_lines
 from dtoolkit.cluster.probes import Work
 from dtoolkit.comm.network import Network
+from dtoolkit.comm.units import size
 
 if TYPE_CHECKING:
     from dtoolkit.cluster.cluster import Cluster
@@ -62,7 +63,7 @@ def calibrate(
     cluster: Cluster,
     *,
     seconds: float = 4.0,
-    sizes: Sequence[int] = SIZES,
+    sizes: Sequence[int | str] = SIZES,
     seed: int = 0,
     work: Workload | None = None,
     progress: Callable[[float, str], object] | None = None,
@@ -81,9 +82,9 @@ def calibrate(
         Idle, on this machine or elsewhere.
     seconds : float
         How long it may take, about; each thing is measured at least once whatever it takes.
-    sizes : sequence of int
-        Bytes that all ranks together send at once. Sizes that would take too long are left out,
-        but for the two smallest.
+    sizes : sequence of int or str
+        Bytes that all ranks together send at once, or text such as ``"4MB"``. Sizes that would take
+        too long are left out, but for the two smallest.
     seed : int
         Which pairs are measured where there are too many, and which rows are picked. Pairs on one
         host are taken to be alike, and so are those on two, but for pairs whose times all differ
@@ -105,7 +106,8 @@ def calibrate(
     """
     if not seconds > 0:
         raise ValueError(f"seconds must be above 0, got {seconds}")
-    if len(set(sizes)) < 2 or min(sizes) < 1:
+    amounts = sorted({size(amount, "sizes") for amount in sizes})
+    if len(amounts) < 2 or amounts[0] < 1:
         raise ValueError(f"sizes must be two numbers of bytes or more, got {tuple(sizes)}")
     job = _Job(cluster, seconds, seed, progress or (lambda share, text: None))
     with _untraced(cluster):
@@ -113,7 +115,7 @@ def calibrate(
         kernel = work or (_registered[0] if _registered else None)
         empty, launch = job.launches(_launch_of(cluster, kernel))
         late, fast, found = _pairs(job)
-        capacity, message, errors = _all_at_once(job, sorted(set(sizes)), late)
+        capacity, message, errors = _all_at_once(job, amounts, late)
         rate, hidden = (None, 1.0) if kernel is None else _computing(job, kernel.compute)
     job.progress(1.0, "done")
     return Network.measured(

@@ -18,7 +18,7 @@ from dtoolkit.cluster.calibrate import Workload
 from dtoolkit.cluster.fits import errors_of, line_through, pair_lines
 from dtoolkit.comm import Network
 
-QUICK = {"seconds": 0.4, "sizes": (10_000, 400_000)}
+QUICK = {"seconds": 0.4, "sizes": (10_000, "400kB")}
 SLOW = Network.two_tier(
     nodes=2,
     ranks_per_node=2,
@@ -128,6 +128,7 @@ def test_a_network_with_its_launches_travels_as_a_file(
         ({"seconds": 0}, "seconds must be above 0"),
         ({"sizes": (1000,)}, "sizes must be two numbers"),
         ({"sizes": (0, 1000)}, "sizes must be two numbers"),
+        ({"sizes": (1000, "4Mb")}, "sizes"),
     ],
 )
 def test_what_makes_no_sense(cluster1: dt.Cluster, wrong: Any, words: str) -> None:
