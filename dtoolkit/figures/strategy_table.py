@@ -12,8 +12,8 @@ from dtoolkit.figures.theme import count_text, seconds_text
 
 __all__ = ["Contender", "contenders_frame", "strategy_table"]
 
-_CELL = "padding:3px 10px;text-align:right;white-space:nowrap;border:none"
-_NAME = "padding:3px 10px 3px 0;text-align:left;white-space:nowrap;border:none"
+_CELL = "padding:3px 6px;text-align:right;white-space:nowrap;border:none"
+_NAME = "padding:3px 6px 3px 0;text-align:left;white-space:nowrap;border:none"
 _LINE = "border-top:1px solid var(--jp-border-color2, rgba(128,128,128,0.35));background:none"
 _BAR = "rgba(0,114,178,0.28)"
 _FAINT = "color:var(--jp-ui-font-color2, inherit)"

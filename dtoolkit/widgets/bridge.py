@@ -132,7 +132,9 @@ _CSS = """
 .dtk-panel .dtk-figure, .dtk-panel .dtk-figure > * { min-width: 0; overflow: hidden; }
 .dtk-panel .dtk-buttons { flex-flow: row wrap; gap: 4px; overflow: visible; }
 .dtk-panel .dtk-buttons > * { margin: 0; padding: 0 8px; }
-.dtk-panel .widget-html > .widget-html-content { line-height: 1.45; }
+.dtk-panel .widget-html { min-width: 0; max-width: 100%; }
+.dtk-panel .widget-html > .widget-html-content { line-height: 1.45; min-width: 0; }
+.dtk-panel .widget-html > .widget-html-content { flex: 1 1 0; max-width: 100%; }
 .dtk-panel :is(button, select, input, summary, pre, textarea):focus-visible {
   outline: 2px solid var(--jp-brand-color1, #0072b2); outline-offset: 1px;
 }

@@ -14,7 +14,7 @@ import ipywidgets as ipw
 
 __all__ = ["Choice", "Control", "Number", "Text", "Upload", "button"]
 
-_LABEL = "100px"
+_LABEL = "108px"
 _FULL = {"width": "100%", "min_width": "0"}
 
 

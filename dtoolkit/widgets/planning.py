@@ -124,8 +124,7 @@ def answer(A: Any, question: Question, rows: Layout, columns: Layout, strategy: 
     """
     if strategy in BY_NODES and question.ranks_per_node is None:
         raise PlanError(
-            "goes by way of nodes, and there are none: choose a network of two tiers, and parts "
-            "that fill its nodes"
+            f"{strategy} needs nodes: choose a network of two tiers, and parts that fill its nodes"
         )
     more: dict[str, Any] = {}
     if question.ranks_per_node is not None:

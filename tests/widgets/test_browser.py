@@ -68,7 +68,7 @@ def page(tmp_path_factory):
         page.on("filechooser", lambda chooser: page.choosers.append(chooser))
         lab.open_notebook(page, address, "panel.ipynb")
         assert lab.run_all(page)
-        page.locator(".dtk-panel .js-plotly-plot").wait_for(timeout=60_000)
+        page.locator(".dtk-panel .gtitle", has_text="joint over 4").wait_for(timeout=120_000)
         waits_for(page, "sends", seconds=60)
         settles(page, seconds=60)
         page.evaluate(WATCH)
@@ -223,7 +223,7 @@ def test_a_reload_finds_the_figure_as_it_was(page):
     page.evaluate("() => jupyterapp.commands.execute('docmanager:save')")
     time.sleep(1)
     page.reload()
-    plot.wait_for(timeout=60_000)
+    page.locator(".dtk-panel .gtitle").first.wait_for(timeout=120_000)
     page.wait_for_function("() => document.querySelector('.dtk-panel [role=status]')")
     time.sleep(1)
     assert shown(page) == data
