@@ -207,8 +207,9 @@ class _Rank:
 
     def _sum(self, numbers: torch.Tensor) -> torch.Tensor:
         with self.ctx.comm.phase("metrics"):
-            total: torch.Tensor = self.ctx.comm.all_reduce(numbers)
-        return total
+            # A few numbers travel in the headers of a gather; a reduction would take two rounds.
+            each: torch.Tensor = self.ctx.comm.all_gather(numbers)
+        return each.sum(0)
 
     def _hits(self, scores: torch.Tensor, split: str) -> torch.Tensor:
         rows = self.share.splits[split]
