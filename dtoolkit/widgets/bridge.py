@@ -132,6 +132,7 @@ _CSS = """
 .dtk-panel .dtk-figure, .dtk-panel .dtk-figure > * { min-width: 0; overflow: hidden; }
 .dtk-panel .dtk-buttons { flex-flow: row wrap; gap: 4px; overflow: visible; }
 .dtk-panel .dtk-buttons > * { margin: 0; padding: 0 8px; }
+.dtk-panel .dtk-shown > * { margin-left: 0; margin-right: 0; }
 .dtk-panel .widget-html { min-width: 0; max-width: 100%; }
 .dtk-panel .widget-html > .widget-html-content { line-height: 1.45; min-width: 0; }
 .dtk-panel .widget-html > .widget-html-content { flex: 1 1 0; max-width: 100%; }
