@@ -7,6 +7,7 @@ import os
 import re
 import time
 import uuid
+from copy import deepcopy
 from pathlib import Path
 
 import nbformat
@@ -48,7 +49,7 @@ def test_runs_twice_in_one_kernel_and_leaves_nothing(path, capsys):
 
 def solved(cell, cells):
     """Copy a cell; where it waits for an answer, put in the solution from the text before it."""
-    copy = cell.copy()
+    copy = deepcopy(cell)  # with metadata of its own, where the times of its run are put
     copy.id = f"{cell.id}-again"
     if "exercise" in tags(cell):
         text_before = cells[cells.index(cell) - 1].source
