@@ -122,16 +122,17 @@ def overview(
 def _heading(
     plan: Plan, k: int | None, dtype: Any, drawn: go.Figure, narrow: bool
 ) -> tuple[str, str]:
-    moved = count_text(plan.volume, "rows sent")
+    head = f"Planned: {plan.strategy} over {plural(plan.parts, 'part')}"
+    moved = [count_text(plan.volume, "rows sent")]
     if k is not None:
-        moved += f", {bytes_text(plan.bytes(k, 'float32' if dtype is None else dtype))} a product"
+        size = bytes_text(plan.bytes(k, "float32" if dtype is None else dtype))
+        moved.append(f"{size} a product")
     shape = f"{plan.shape[0]:,} × {plan.shape[1]:,}, {plural(plan.nnz, 'nonzero')}"
-    notes = [note for note in _subtitle(drawn).split("; ") if "by column" not in note]
+    notes = [note for note in _subtitle(drawn).split("; ") if note and "by column" not in note]
     if narrow:
         notes = [note.partition(",")[0] for note in notes]
-    return f"Planned: {plan.strategy} over {plural(plan.parts, 'part')}: {moved}", "; ".join(
-        [shape, *notes]
-    )
+        return f"{head}: {moved[0]}", "; ".join([*moved[1:], shape, *notes])
+    return f"{head}: {', '.join(moved)}", "; ".join([shape, *notes])
 
 
 def _subtitle(figure: go.Figure) -> str:

@@ -10,16 +10,15 @@ import plotly.graph_objects as go
 
 from dtoolkit.cluster import Cluster
 from dtoolkit.comm import Network
-from dtoolkit.comm.units import bandwidth, seconds
 from dtoolkit.errors import DtoolkitError
 from dtoolkit.figures.overview import overview
 from dtoolkit.figures.strategy_table import Contender, contenders_frame, strategy_table
 from dtoolkit.figures.theme import Mode, bytes_text, count_text, seconds_text
 from dtoolkit.spmm import Plan
-from dtoolkit.widgets import matrices, networks, planning
+from dtoolkit.widgets import matrices, networks, partition_controls, planning
 from dtoolkit.widgets.aside import Aside
 from dtoolkit.widgets.base import Panel
-from dtoolkit.widgets.controls import Choice, Number, Text, Upload
+from dtoolkit.widgets.controls import Choice
 from dtoolkit.widgets.matrices import GIVEN, UPLOADED, Matrix
 from dtoolkit.widgets.measuring import Measured, measure
 from dtoolkit.widgets.planning import Question
@@ -31,37 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PartitionPanel"]
 
-PRESETS: dict[str, dict[str, Any]] = {
-    "First look: 4 workers": {
-        "matrix": "digits", "parts": 4, "partition": "block", "strategy": "joint",
-        "network": "flat", "between": "10GB/s", "latency": "5us",
-    },
-    "Hubs: where joint wins": {
-        "matrix": "hubs", "rows": 8192, "degree": 8, "parts": 16, "partition": "block",
-        "strategy": "joint", "network": "two-tier", "ranks_per_node": 4,
-    },
-    "A mesh: neighbours only": {
-        "matrix": "banded", "rows": 16384, "degree": 16, "parts": 16, "partition": "block",
-        "strategy": "column", "network": "two-tier", "ranks_per_node": 4,
-    },
-    "128 GPUs in 16 nodes": {
-        "matrix": "rmat", "rows": 16384, "degree": 8, "parts": 128, "partition": "random",
-        "strategy": "hier-joint", "network": "two-tier", "ranks_per_node": 8,
-        "between": "50GB/s", "inside": "450GB/s",
-    },
-    "1,024 ranks": {
-        "matrix": "local", "rows": 32768, "degree": 4, "parts": 1024, "partition": "block",
-        "strategy": "joint", "network": "two-tier", "ranks_per_node": 8,
-    },
-}  # fmt: skip
-"""Name to settings that differ from the defaults; the first is the start."""
-
 _SENT = 0.03  # seconds in which the figure is on its way before more is computed
-
-ABSENT = {
-    GIVEN: "the settings want the matrix that their panel was made with: make this one with it",
-    UPLOADED: "the settings want a file that was uploaded: upload it first",
-}
 
 KEPT = 1_000_000
 """Nonzeros up to which all strategies' plans are kept, for the next choice of k or network."""
@@ -117,9 +86,15 @@ class PartitionPanel(Panel):
         self._why = self._wire_code = ""
         self._workers = Workers(type(self).__name__, cluster)
         self._aside = Aside()
-        presets = self._presets(A, cluster)
         self._retable = Throttle(self._guard("_write_table"))
-        super().__init__(self._groups(), run="Run on the workers", presets=presets)
+        self._upload = partition_controls.upload(self._guard("_take_file"))
+        super().__init__(
+            partition_controls.groups(self._held.get(GIVEN), self._upload),
+            run="Run on the workers",
+            presets=partition_controls.presets(
+                A is not None, cluster.size if cluster is not None else None
+            ),
+        )
         self.on_close(self._workers.release)
         self.on_close(self._aside.end)
         self.reset()
@@ -197,50 +172,6 @@ class PartitionPanel(Panel):
         self.say(f"{self._words(own)} {self._measured_words(self.measured, own)}")
 
     # ----------------------------------------------------------------- behind the scenes
-
-    def _groups(self) -> list[tuple[str, list[Any]]]:
-        offered = {GIVEN: self._held[GIVEN].label} if GIVEN in self._held else {}
-        offered |= matrices.SETS | matrices.GENERATORS
-        self._upload = Upload(
-            "Upload .mtx or .npz",
-            ".mtx,.npz,.gz",
-            self._guard("_take_file"),
-            tip="A Matrix Market file, or what scipy.sparse.save_npz wrote",
-        )
-        first = [
-            Choice("matrix", "Matrix", offered, absent=ABSENT),
-            Number("rows", "Rows", 4096, 1, 2_000_000, tip="Of a matrix that is drawn"),
-            Number("degree", "Nonzeros a row", 8, 1, 256, tip="About, of a matrix that is drawn"),
-            self._upload,
-        ]
-        how = [
-            Number("parts", "Parts", 4, 1, 1024, slide_from=4),
-            Choice("partition", "Partitioner", planning.partitioner_names()),
-            Choice("strategy", "Strategy", planning.strategy_names()),
-            Number("k", "Dense columns", 64, 1, 4096, tip="Columns of B and C"),
-            Choice("dtype", "Numbers", {"float32": "float32", "float64": "float64"}),
-            Number("seed", "Seed", 0, 0, 2**31 - 1, tip="Of what is drawn: matrix, parts, B"),
-        ]
-        wires = [
-            Choice("network", "Network", networks.KINDS),
-            Number("ranks_per_node", "Ranks a node", 4, 1, 1024),
-            Text("between", "Between nodes", "50GB/s", bandwidth, tip="Bytes or bits a second"),
-            Text("inside", "Inside a node", "450GB/s", bandwidth, tip="Bytes or bits a second"),
-            Text("latency", "Latency", "5us", seconds, tip="Of a message, as 5us"),
-        ]
-        return [("Matrix", first), ("Layout", how), ("Network (modelled)", wires)]
-
-    def _presets(self, A: Any, cluster: Cluster | None) -> dict[str, dict[str, Any]]:
-        """Presets, the first of them for what the panel was given."""
-        known = planning.strategy_names()
-        presets = {name: values for name, values in PRESETS.items() if values["strategy"] in known}
-        own: dict[str, Any] = {"matrix": GIVEN} if A is not None else {}
-        if cluster is not None:
-            own["parts"] = cluster.size
-        if not own:
-            return presets
-        start = next(iter(PRESETS.values()))
-        return {"What the panel was given": {**start, **own}, **presets}
 
     def _fit(self) -> None:
         """Show the controls that matter for what is chosen."""

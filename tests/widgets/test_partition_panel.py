@@ -296,13 +296,14 @@ def test_two_panels_on_one_cluster_queue_and_say_so(cluster2, A):
     async def main():
         first, second = PartitionPanel(A, cluster=cluster2), PartitionPanel(A, cluster=cluster2)
         first.set(k=4096)  # takes long enough to be seen
+        second.set(k=4096)
         await first.wait()
         await second.wait()
         first.run()
         second.run()
         said = set()
-        while second.state["activity"] == "running":
-            said.add(second.state["status"])
+        while "running" in (first.state["activity"], second.state["activity"]):
+            said |= {first.state["status"], second.state["status"]}  # either may be first
             await asyncio.sleep(0.005)
         await first.wait()
         assert any(re.match(r"Waiting behind PartitionPanel \d+", words) for words in said), said
