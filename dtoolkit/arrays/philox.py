@@ -22,8 +22,16 @@ _AT_ONCE = 1 << 13  # counters that stay in the cache through all rounds
 _DIGITS = {torch.float32: 24, torch.bfloat16: 8, torch.complex64: 24}
 
 
-def seed_key(seed: int) -> tuple[int, int]:
+def seed_key(seed: int, *names: str, domain: str = "dtoolkit.arrays") -> tuple[int, int]:
     """The key of a seed, by a stable hash.
+
+    Parameters
+    ----------
+    seed : int
+    *names : str
+        What is drawn, where one seed serves several things that must not share their numbers.
+    domain : str
+        Package that draws; another one gets other numbers from the same seed.
 
     Raises
     ------
@@ -34,7 +42,8 @@ def seed_key(seed: int) -> tuple[int, int]:
         number = operator.index(seed)
     except TypeError:
         raise TypeError(f"seed={seed!r}: wanted an integer") from None
-    digest = hashlib.blake2b(f"dtoolkit.arrays {number}".encode(), digest_size=8).digest()
+    words = (domain, str(number), *names)
+    digest = hashlib.blake2b(" ".join(words).encode(), digest_size=8).digest()
     return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little")
 
 

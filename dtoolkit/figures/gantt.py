@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import plotly.graph_objects as go
@@ -12,6 +12,7 @@ from dtoolkit.figures.theme import (
     Mode,
     base_layout,
     bytes_text,
+    notice,
     plural,
     seconds_text,
     title,
@@ -85,7 +86,7 @@ def schedule(simulation: Simulation | Iteration, *, mode: Mode = "auto") -> go.F
                 "range": [max(len(names), 1) - 0.5, -0.5],
                 "showgrid": False,
             },
-            annotations=[] if len(bars) else [_nothing()],
+            annotations=[] if len(bars) else [notice("nothing moves")],
             hovermode="closest",
             showlegend=True,
             width=900,
@@ -137,15 +138,3 @@ def _time_unit(seconds: float) -> tuple[float, str]:
 
 def _height(lanes: int) -> int:
     return int(np.clip(160 + 56 * max(lanes, 2), 260, 760))
-
-
-def _nothing() -> dict[str, Any]:
-    return {
-        "text": "nothing moves",
-        "x": 0.5,
-        "y": 0.5,
-        "xref": "paper",
-        "yref": "paper",
-        "showarrow": False,
-        "font": {"size": 15},
-    }

@@ -26,6 +26,7 @@ __all__ = [
     "cividis",
     "count_text",
     "ink_on",
+    "notice",
     "plain",
     "plural",
     "seconds_text",
@@ -114,6 +115,19 @@ def title(text: str, subtitle: str = "") -> dict[str, Any]:
         "yanchor": "top",
         "font": {"size": 17},
         "subtitle": {"text": subtitle, "font": {"size": 12.5}},
+    }
+
+
+def notice(text: str) -> dict[str, Any]:
+    """Return a Plotly annotation that stands in the middle of a figure without data."""
+    return {
+        "text": text,
+        "x": 0.5,
+        "y": 0.5,
+        "xref": "paper",
+        "yref": "paper",
+        "showarrow": False,
+        "font": {"size": 15},
     }
 
 

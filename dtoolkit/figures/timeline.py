@@ -12,6 +12,7 @@ from dtoolkit.figures.theme import (
     base_layout,
     bytes_text,
     category_colours,
+    notice,
     plain,
     plural,
     seconds_text,
@@ -75,7 +76,7 @@ def timeline(trace: Trace, *, mode: Mode = "auto") -> go.Figure:
                 "showgrid": False,
                 **({"dtick": 1} if ranks <= MAX_LANE_NAMES else {"nticks": 16}),
             },
-            annotations=[] if len(frame) else [_nothing()],
+            annotations=[] if len(frame) else [notice("no events: nothing was recorded yet")],
             hovermode="closest",
             showlegend=True,
             legend={"x": 1.01, "y": 1, "xanchor": "left", "yanchor": "top"},
@@ -130,15 +131,3 @@ def _lane_width(ranks: int) -> float:
 
 def _height(ranks: int) -> int:
     return int(np.clip(144 + 34 * max(ranks, 2), 260, 760))
-
-
-def _nothing() -> dict[str, Any]:
-    return {
-        "text": "no events: nothing was recorded yet",
-        "x": 0.5,
-        "y": 0.5,
-        "xref": "paper",
-        "yref": "paper",
-        "showarrow": False,
-        "font": {"size": 15},
-    }

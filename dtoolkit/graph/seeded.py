@@ -7,14 +7,12 @@ a node's numbers are the same on whichever rank it lies.
 
 from __future__ import annotations
 
-import hashlib
-import operator
 from typing import Any
 
 import torch
 from torch import nn
 
-from dtoolkit.arrays.philox import philox, uniform_rows
+from dtoolkit.arrays.philox import philox, seed_key, uniform_rows
 from dtoolkit.graph.sparse_rows import SparseRows
 
 __all__ = ["NodeDropout", "at_step", "dropped", "glorot", "initialise", "key_of", "place"]
@@ -30,12 +28,7 @@ def key_of(seed: int, name: str) -> tuple[int, int]:
     TypeError
         The seed is no integer.
     """
-    try:
-        number = operator.index(seed)
-    except TypeError:
-        raise TypeError(f"seed={seed!r}: wanted an integer") from None
-    digest = hashlib.blake2b(f"dtoolkit.graph {number} {name}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little")
+    return seed_key(seed, name, domain="dtoolkit.graph")
 
 
 def glorot(shape: tuple[int, int], seed: int, name: str) -> torch.Tensor:
