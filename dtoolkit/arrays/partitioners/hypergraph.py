@@ -32,8 +32,8 @@ from dtoolkit.errors import MissingPackage
 __all__ = ["Hypergraph"]
 
 # Results differ by a tenth between renumberings of the rows: the best of two is taken where that is
-# cheap, up to so many nonzeros.
-TRIES, LARGE = 2, 200_000
+# cheap, up to so many nonzeros times parts.
+TRIES, LARGE = 2, 2_000_000
 LIMIT = 2**30  # Mt-KaHyPar sums weights in 32 bits
 
 # Mt-KaHyPar has one state for the process: its threads, and its random numbers.
@@ -84,7 +84,7 @@ class Hypergraph(Partitioner):
         weights = within(fair(row_weights(A), parts), LIMIT)
         limit = allowance(weights, parts, self.imbalance)
         found = []
-        for attempt in range(TRIES if A.nnz <= LARGE else 1):
+        for attempt in range(TRIES if A.nnz * parts <= LARGE else 1):
             order = shuffled(A.shape[0], self.seed * TRIES + attempt)
             nets = _nets(A, order)
             if not nets:
