@@ -65,10 +65,12 @@ def plan(
         (a square), after CAGNET (arXiv 2005.03300), but with operand and result in 1D rows and one
         copy of each.
     partition : str, Layout, array of int or callable
-        Layout of A's rows: ``"block"``, ``"cyclic"``, a layout, a part vector, or a function of A
-        (canonical CSR) and ``parts`` that returns one.
+        Layout of A's rows: ``"block"``, ``"cyclic"``, ``"random"``, ``"balanced"``, ``"rcm"``,
+        ``"metis"``, ``"hypergraph"`` or an object of :mod:`dtoolkit.arrays.partitioners`; a layout,
+        a part vector, or a function of A (canonical CSR) and ``parts`` that returns one.
     columns : the same, optional
-        Layout of A's columns; by default that of the rows where A is square, else blocks.
+        Layout of A's columns; by default that of the rows where A is square, else what the
+        partitioner of the rows gives to columns, else blocks.
     ranks_per_node : int, optional
         Ranks of a node: the first so many ranks are the first node, and so on.
     nodes : array of int of shape (parts,), optional
@@ -96,6 +98,8 @@ def plan(
         usable.
     LayoutError
         If ``partition`` or ``columns`` does not fit.
+    MissingPackage
+        If a partitioner stands on a package that is not installed.
     """
     start = perf_counter()
     parts, k = check_parts(parts), dense_columns(k)
