@@ -191,7 +191,11 @@ def _padded(traces: tuple[Any, ...]) -> list[Any]:
 
 
 def _lines() -> list[go.Scatter]:
-    return [go.Scatter(x=[], y=[], mode="lines", hoverinfo="skip", showlegend=False)]
+    return [
+        go.Scatter(
+            x=[], y=[], mode="lines", name="part boundaries", hoverinfo="skip", showlegend=False
+        )
+    ]
 
 
 def _nothing() -> list[Any]:

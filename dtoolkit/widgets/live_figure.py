@@ -32,7 +32,8 @@ class LiveFigure:
         self._drawn = plain = _plain(figure)
         self.widget = go.FigureWidget(data=plain["data"], layout=plain["layout"])
         self.widget._config = {"displaylogo": False, "responsive": True}
-        keep_for_reload(self.widget)
+        self._keep()
+        self.widget.observe(lambda _: self._keep(), "_js2py_relayout")  # a person has zoomed
 
     def draw(self, figure: go.Figure) -> None:
         """Bring the widget to what ``figure`` shows."""
@@ -49,18 +50,39 @@ class LiveFigure:
         if same < len(kinds):
             widget.add_traces(new["data"][same:])
         self._drawn = new
-        keep_for_reload(widget)
+        self._keep()
+
+    def _keep(self) -> None:
+        keep_for_reload(self.widget, self._drawn)
 
 
-def keep_for_reload(widget: go.FigureWidget) -> None:
+def keep_for_reload(widget: go.FigureWidget, drawn: dict[str, Any]) -> None:
     """Let a browser that is reloaded find the figure as it is now.
 
     A browser that connects anew asks the kernel for the widget's state, which Plotly fills once, in
     the constructor. The state is set to the present data and layout; browsers that are connected
     have them already, so nothing is announced. This uses private names of plotly and traitlets.
+
+    Parameters
+    ----------
+    widget : FigureWidget
+    drawn : dict
+        Data and layout as they were drawn. The widget's own are put over them, since they know
+        where a person has zoomed; alone they will not do, because Plotly drops from them what a
+        browser once reported as its default.
     """
-    widget._trait_values["_widget_data"] = widget._data
-    widget._trait_values["_widget_layout"] = widget._layout_obj._props
+    pairs = zip(drawn["data"], widget._data, strict=True)
+    widget._trait_values["_widget_data"] = [_over(below, above) for below, above in pairs]
+    widget._trait_values["_widget_layout"] = _over(drawn["layout"], widget._layout_obj._props)
+
+
+def _over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Put one dictionary over another, at any depth."""
+    merged = {**below, **above}
+    for key in below.keys() & above.keys():
+        if isinstance(below[key], dict) and isinstance(above[key], dict):
+            merged[key] = _over(below[key], above[key])
+    return merged
 
 
 def _plain(figure: go.Figure) -> dict[str, Any]:
