@@ -107,7 +107,7 @@ def test_binder_installs_this_package_at_the_pinned_torch():
     (torch,) = [line for line in CONSTRAINTS if line.startswith("torch==")]
     assert f"{torch}+cpu" in lines
     assert "-c constraints.txt" in lines
-    assert "-e .[lab]" in lines
+    assert "-e .[lab,partition]" in lines
     assert (ROOT / "binder" / "runtime.txt").read_text() == "python-3.11\n"
     assert not (ROOT / "binder" / "environment.yml").exists()  # it would silence the others
 
