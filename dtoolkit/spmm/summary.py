@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import torch
 from numpy.typing import NDArray
 
 from dtoolkit.comm.amounts import seconds_text
@@ -111,17 +112,34 @@ def itemsize(dtype: Any, name: str = "dtype") -> int:
     Raises
     ------
     PlanError
-        If it is none.
+        If it is none, or one that no product has: of objects, text, dates, records.
     """
-    if dtype == "bfloat16":
+    if isinstance(dtype, torch.dtype):
+        if dtype in _OF_TORCH or dtype.is_floating_point or dtype.is_complex:
+            return dtype.itemsize
+        raise _no_numbers(dtype, name)
+    if isinstance(dtype, str) and dtype == "bfloat16":
         return 2
-    size = getattr(dtype, "itemsize", None)
-    if isinstance(size, int):
-        return size
     try:
-        size = np.dtype(dtype).itemsize if dtype is not None else 0
-    except TypeError:
-        size = 0
-    if not size:
+        found = None if dtype is None else np.dtype(dtype)
+    except (TypeError, ValueError, SyntaxError):  # NumPy parses text such as "f4,,"
+        found = None
+    if found is None:
         raise PlanError(f"{name}={dtype!r} is not a dtype: give one of NumPy's or torch's")
-    return size
+    widest = 16 if found.kind == "c" else 8
+    if found.name != "bfloat16" and (found.kind not in "biufc" or found.itemsize > widest):
+        raise _no_numbers(dtype, name)
+    return found.itemsize
+
+
+_OF_TORCH = (
+    *(torch.bool, torch.int8, torch.int16, torch.int32, torch.int64),
+    *(torch.uint8, torch.uint16, torch.uint32, torch.uint64),
+)
+
+
+def _no_numbers(dtype: Any, name: str) -> PlanError:
+    return PlanError(
+        f"{name}={dtype!r} is no dtype that a product can have: give one of numbers, such as "
+        "'float32', 'float64', 'complex64' or torch.bfloat16"
+    )

@@ -6,12 +6,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from dtoolkit.arrays.layout import Layout
+from dtoolkit.comm import Network
 from dtoolkit.data import uniform
 from dtoolkit.errors import LayoutError, PlanError
 from dtoolkit.spmm.plan import Plan, plan
 from tests.spmm.strategies import OVER_NODES
+
+NO_NUMBERS = (
+    *("object", "U5", "S3", "datetime64[ns]", "timedelta64[s]", "V4", "f4,i4", np.dtype("O")),
+    *(np.longdouble, torch.quint8),
+)
 
 
 def loses_a_row(A, parts):
@@ -61,6 +68,9 @@ def invents_a_part(A, parts):
         ({"strategy": "2d", "replication": 2}, "replication= belongs"),
         ({"strategy": "2d", "parts": 6}, "parts=6 is no square"),
         ({"b_dtype": "float33"}, "b_dtype='float33'"),
+        *(({"b_dtype": kind}, "b_dtype=.*no dtype that a product can have") for kind in NO_NUMBERS),
+        ({"b_dtype": "f4", "c_dtype": object}, "c_dtype=.*no dtype that a product can have"),
+        ({"b_dtype": "f4,,"}, "b_dtype='f4,,' is not a dtype"),
         ({"c_dtype": "float32"}, "without b_dtype"),
     ],
 )
@@ -72,6 +82,7 @@ def test_errors_name_the_argument(arguments, words):
 
 def test_errors_of_a_plan_name_the_argument(tmp_path):
     made = plan(uniform(10, 3, seed=0), parts=4)
+    network = Network.flat(4, bandwidth="1GB/s", rate=1e9)
     for call, words in (
         (lambda: made.b_rows(4, 0), "source=4"),
         (lambda: made.c_rows(0, -1), "target=-1"),
@@ -84,6 +95,11 @@ def test_errors_of_a_plan_name_the_argument(tmp_path):
         (lambda: made.bytes(1.5, "f4"), "k=1.5"),
         (lambda: made.bytes(1, None), "b_dtype=None"),
         (lambda: made.memory(1, "text"), "dtype='text'"),
+        (lambda: made.memory(1, "object"), "dtype='object' is no dtype that a product can have"),
+        (lambda: made.bytes(1, "U5"), "b_dtype='U5' is no dtype that a product"),
+        (lambda: made.bytes(1, "f4", "datetime64[D]"), "c_dtype=.*is no dtype that a product"),
+        (lambda: made.demand(1, "O"), "dtype='O' is no dtype that a product"),
+        (lambda: made.predict(network, dtype="U5"), "dtype='U5' is no dtype that a product"),
     ):
         with pytest.raises(PlanError, match=words):
             call()
