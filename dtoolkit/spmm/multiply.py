@@ -12,6 +12,7 @@ from dtoolkit.arrays.elementwise import align
 from dtoolkit.arrays.lineage import computed
 from dtoolkit.arrays.sparse import DistSparse
 from dtoolkit.spmm.execute import product
+from dtoolkit.spmm.kernels_candidates import KERNELS
 
 __all__ = ["RedistributionWarning", "multiply"]
 
@@ -38,12 +39,23 @@ def multiply(A: DistSparse, B: Any, *, kernel: str | None = None) -> DistDense:
     TypeError
         B is no dense array of numbers.
     ValueError
-        B does not have n rows.
+        B does not have n rows, or there is no such kernel.
     LayoutError
         B is on another cluster.
     MemoryError
         A rank would need more than its worker's limit; nothing was sent.
     """
+    if isinstance(B, DistSparse):
+        raise TypeError(
+            "A @ B of two sparse arrays is not supported: B must be dense. Make it so with "
+            "dt.distribute(cluster, B.to_numpy()), or multiply A.to_scipy() @ B.to_scipy() and "
+            "distribute the product"
+        )
+    if kernel is not None and kernel not in KERNELS:
+        raise ValueError(
+            f"kernel={kernel!r} is not known: there are {', '.join(KERNELS)}, and None takes the "
+            "fastest"
+        )
     whole = B if isinstance(B, DistDense) else to_tensor(B, name="B")
     _check_shape(A, tuple(whole.shape))
     k = 1 if whole.ndim == 1 else int(whole.shape[1])

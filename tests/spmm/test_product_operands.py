@@ -9,6 +9,7 @@ import torch
 import dtoolkit as dt
 from dtoolkit.arrays import Layout
 from dtoolkit.spmm import RedistributionWarning
+from dtoolkit.spmm.multiply import multiply
 from tests.spmm.reference import assert_product, same_bits
 from tests.spmm.strategies import EVERY, options
 from tests.spmm.test_product import check, dense, example
@@ -241,11 +242,23 @@ def test_operands_that_are_no_dense_numbers_are_refused(pair, silent, wrong):
         dA @ wrong
 
 
-def test_a_sparse_operand_on_the_workers_is_refused(pair):
+@pytest.fixture
+def square(cluster3):
+    return dt.distribute(cluster3, example(N, N))
+
+
+def test_a_product_of_two_sparse_arrays_is_refused(pair, square, silent):
     _, dA = pair
-    other = dt.distribute(dA.cluster, example(N, N))
-    with pytest.raises(TypeError, match="B is distributed already"):
-        dA @ other
+    for left, right in ((dA, square), (square, square), (square.T, square)):
+        with pytest.raises(TypeError, match=r"two sparse arrays is not supported.*to_scipy\(\)"):
+            left @ right
+
+
+def test_an_unknown_kernel_is_refused_before_the_launch(pair, silent):
+    _, dA = pair
+    for kernel in ("foo", "", 3):
+        with pytest.raises(ValueError, match=rf"kernel={kernel!r} is not known: there are .*torch"):
+            multiply(dA, B, kernel=kernel)
 
 
 def test_arrays_of_another_cluster_are_refused(pair, cluster2):
