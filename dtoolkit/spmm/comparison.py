@@ -77,6 +77,8 @@ def compare_partitions(
         If a partitioner stands on a package that is not installed; name those you have.
     LayoutError, PlanError
         As ``dt.plan`` does.
+    ValueError
+        If there are no partitioners.
     """
     A = as_csr(A, copy=False)
     parts = check_parts(parts)
@@ -106,8 +108,15 @@ def compare_partitions(
 
 def _named(partitioners: Iterable[Partition] | Mapping[str, Partition]) -> dict[str, Partition]:
     """Give each partition a name of its own."""
-    if isinstance(partitioners, str):
+    if isinstance(partitioners, str) or not isinstance(partitioners, Iterable):
         partitioners = (partitioners,)
+    if not isinstance(partitioners, Mapping):
+        partitioners = list(partitioners)
+    if not partitioners:
+        raise ValueError(
+            f"partitioners={partitioners!r} leaves nothing to compare: wanted at least one name, "
+            "layout, part vector or callable"
+        )
     if isinstance(partitioners, Mapping):
         return {str(name): partition for name, partition in partitioners.items()}
     named: dict[str, Partition] = {}

@@ -67,12 +67,13 @@ def scaling(
     PlanError, LayoutError
         As ``dt.plan`` does.
     ValueError
-        If the network cannot be had with so many ranks.
+        If there are no parts or no strategies, or the network cannot be had with so many ranks.
     """
     A = as_csr(A, copy=False)
-    strategies = list(strategies)
+    counts = [check_parts(count) for count in _listed("parts", parts, "numbers of ranks")]
+    strategies = _listed("strategies", strategies, "names or strategies")
     rows = []
-    for count in map(check_parts, parts):
+    for count in counts:
         its = None if network is None else _with_ranks(network, count)
         known = {**_laid(A, count, partition), **options}
         if its is not None and its.kind == "two-tier" and "ranks_per_node" not in options:
@@ -81,6 +82,16 @@ def scaling(
             made = plan(A, parts=count, strategy=strategy, **known)
             rows.append(_row(made, its, k, dtype))
     return pd.DataFrame(rows)
+
+
+def _listed(name: str, given: Any, what: str) -> list[Any]:
+    """What is to be planned, at least one of it."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        given = [given]
+    found = list(given)
+    if not found:
+        raise ValueError(f"{name}=[] leaves nothing to plan: wanted at least one of {what}")
+    return found
 
 
 def _with_ranks(network: Network | Callable[[int], Network], count: int) -> Network:

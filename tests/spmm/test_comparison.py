@@ -125,3 +125,21 @@ def test_scaling_is_a_table_of_plans():
     assert plain.columns.tolist() == ["parts", "strategy", "volume", "largest_moved"]
     assert plain["volume"].tolist() == [0, 1277]
     check_figure(figures.scaling(table))
+
+
+@pytest.mark.parametrize("name", ["parts", "strategies"])
+def test_scaling_over_nothing_is_refused(name):
+    for nothing in ([], (), iter(())):
+        with pytest.raises(ValueError, match=rf"{name}=\[\] leaves nothing to plan"):
+            scaling(dt.data.digits_graph(), **{name: nothing})
+
+
+def test_scaling_of_one():
+    table = scaling(dt.data.digits_graph(), parts=4, strategies="joint")
+    assert table[["parts", "strategy"]].values.tolist() == [[4, "joint"]]
+
+
+@pytest.mark.parametrize("nothing", [[], (), {}])
+def test_comparing_no_partitions_is_refused(nothing):
+    with pytest.raises(ValueError, match=r"partitioners=.*leaves nothing to compare"):
+        compare_partitions(dt.data.digits_graph(), 4, nothing)
