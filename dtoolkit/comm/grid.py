@@ -72,7 +72,7 @@ def _ports(dimension: Dimension, moved: NDArray, gather: np.ufunc) -> tuple[NDAr
     """Gather what goes [above, from, to, below] at the ports out and in of each rank."""
     n = dimension.ranks
     moved[:, np.arange(n), np.arange(n), :] = 0
-    if dimension.kind != "ring":
+    if dimension.kind != "ring" or n == 1:  # a ring of one rank has no way at all
         return gather.reduce(moved, axis=2).ravel(), gather.reduce(moved, axis=1).ravel()
     c = np.arange(n)
     away = moved[:, c[:, None], (c[:, None] + c[None, :]) % n, :]  # [above, from, steps up, below]

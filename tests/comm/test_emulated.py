@@ -95,6 +95,14 @@ def test_a_message_round_a_ring_loads_the_ranks_on_its_way(table: Any) -> None:
     assert ahead(links.send(1, [(2, 10 * MB)]), start) == [20.5], "rank 1 forwards rank 0's"
 
 
+@pytest.mark.parametrize("latency", [0.0, 5.0])
+@pytest.mark.parametrize("kind", ["ring", "fc", "switch"])
+def test_a_dimension_of_one_rank_holds_nothing_back(table: Any, kind: str, latency: float) -> None:
+    links = table(Network.dims([(kind, 1, 1 * MB, latency), ("ring", 2, 2 * MB, 0.5)]))
+    start = time.perf_counter()
+    assert ahead(links.send(0, [(1, 10 * MB)]), start) == [5.5]
+
+
 @pytest.mark.parametrize(
     "network",
     [

@@ -367,6 +367,29 @@ def test_a_single_rank():
         assert network.ranks_per_node == 1
 
 
+@pytest.mark.parametrize("latency", [0.0, 1e-3])
+@pytest.mark.parametrize("kind", ["ring", "fc", "switch"])
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_dimension_of_one_rank_carries_nothing_and_changes_nothing(kind, place, latency):
+    four = ("switch", 4, GB, 1e-6)
+    dimensions = [four]
+    dimensions.insert(place, (kind, 1, GB, latency))
+    network, plain = Network.dims(dimensions), Network.dims([four])
+    sent = np.full((4, 4), 10 * GB)
+    links = network.loads(sent)
+    for group in links:
+        if group.tier == place:
+            assert group.bytes.tolist() == [0] * 4
+            assert group.seconds.tolist() == [0] * 4
+    kept = [group for group in links if group.tier != place]
+    for group, same in zip(kept, plain.loads(sent), strict=True):
+        np.testing.assert_array_equal(group.bytes, same.bytes)
+        np.testing.assert_array_equal(group.seconds, same.seconds)
+    assert kept[0].seconds.tolist() == [30 + 1e-6] * 4
+    assert network.time(0, 3, GB) == plain.time(0, 3, GB) == 1 + 1e-6
+    assert network.time(2, 2, GB) == 0
+
+
 def test_sparse_bytes_are_taken():
     sparse = pytest.importorskip("scipy.sparse")
     sent = sparse.coo_array(([GB], ([0], [3])), shape=(4, 4))

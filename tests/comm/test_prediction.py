@@ -107,6 +107,17 @@ def test_nothing_takes_no_time_whatever_the_latency():
     assert made.links["share"].tolist() == [0.0] * len(made.links)
 
 
+@pytest.mark.parametrize("latency", [0.0, 0.5])
+@pytest.mark.parametrize("kind", ["ring", "fc", "switch"])
+def test_a_dimension_of_one_rank_takes_no_time(kind, latency):
+    network = Network.dims([(kind, 1, GB, latency), ("switch", 4, GB, 0.25)])
+    moved = traffic(one(4, 0, 2, 2 * GB))
+    assert predict(moved, network).seconds == pytest.approx(2.25)
+    assert predict(moved, network).bottleneck.startswith("rank 0's way out in dimension 1")
+    alone = Network.dims([(kind, 1, GB, latency)])
+    assert predict(traffic(np.array([[5]])), alone).seconds == 0
+
+
 def test_only_a_share_hides_where_the_network_says_so():
     network = Network.measured(
         latency=np.zeros((2, 2)), bandwidth=np.full((2, 2), GB), host_capacity=GB, rate=100.0,
