@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-__all__ = ["bandwidth_text", "bytes_text", "count_text", "plural", "seconds_text"]
+__all__ = ["bandwidth_text", "bytes_text", "count_text", "grid_text", "plural", "seconds_text"]
 
 
 def count_text(count: float, unit: str = "") -> str:
@@ -71,6 +72,17 @@ def seconds_text(seconds: float) -> str:
 def plural(count: int, noun: str, many: str = "") -> str:
     """Write a count with its noun: ``1 row``, ``2 rows``."""
     return count_text(count, noun if count == 1 else many or noun + "s")
+
+
+def grid_text(shape: Sequence[int]) -> str:
+    """Write the ranks of a grid.
+
+    Examples
+    --------
+    >>> grid_text((16, 8)), grid_text((1,))
+    ('16 x 8 ranks', '1 rank')
+    """
+    return " x ".join(map(str, shape)) + (" rank" if math.prod(shape) == 1 else " ranks")
 
 
 def _scaled(value: float, units: tuple[str, ...]) -> str:

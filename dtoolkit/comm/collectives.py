@@ -10,6 +10,7 @@ from math import prod
 import numpy as np
 import pandas as pd
 
+from dtoolkit.comm.amounts import grid_text
 from dtoolkit.comm.exact import floats, rational, whole
 from dtoolkit.comm.network import Dimension, Network
 from dtoolkit.comm.queueing import Queues, Work
@@ -178,8 +179,8 @@ def carve(dimensions: tuple[Dimension, ...], ranks: int) -> tuple[Scope, Scope]:
     else:
         if left == 1:
             return tuple(_moving(inner)), tuple(_moving(outer))
-    shape = " x ".join(str(d.ranks) for d in dimensions)
-    raise ValueError(f"model_ranks={ranks} fill no whole part of a grid of {shape} ranks")
+    grid = grid_text([d.ranks for d in dimensions])
+    raise ValueError(f"model_ranks={ranks} fill no whole part of a grid of {grid}")
 
 
 def _moving(scope: list[tuple[int, int]]) -> list[tuple[int, int]]:

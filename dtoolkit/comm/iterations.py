@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from dtoolkit.comm import units
-from dtoolkit.comm.amounts import seconds_text
+from dtoolkit.comm.amounts import grid_text, seconds_text
 from dtoolkit.comm.arguments import check_chunks, check_latency, check_order, dimensions_of
 from dtoolkit.comm.collectives import Collective, Collectives, carve
 from dtoolkit.comm.exact import rational
@@ -81,20 +81,21 @@ class Iteration:
 
     @property
     def utilisation(self) -> float:
-        """Share of all bandwidth over the whole step that moves bytes; NaN with the ideal."""
+        """Share of all bandwidth over the whole step that moves bytes; NaN with the ideal.
+
+        Dimensions of one rank, in which nothing moves, are left out.
+        """
         if self.policy == "ideal":
             return float("nan")
-        could = self.time * sum(d.bandwidth for d in self.dimensions)
+        could = self.time * sum(d.bandwidth for d in self.dimensions if d.ranks > 1)
         return float(self.bars["bytes"].sum()) / could if could else 0.0
 
     @property
     def name(self) -> str:
         """What was simulated, in a few words."""
-        shape = " x ".join(str(d.ranks) for d in self.dimensions)
+        grid = grid_text([d.ranks for d in self.dimensions])
         queue = "" if self.policy == "ideal" else f", {self.order.upper()}"
-        return (
-            f"step of {self.workload.name}, reconstructed, on {shape} ranks, {self.policy}{queue}"
-        )
+        return f"step of {self.workload.name}, reconstructed, on {grid}, {self.policy}{queue}"
 
     def cite(self) -> str:
         """Source of the policy, as text."""

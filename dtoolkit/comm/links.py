@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dtoolkit.comm.amounts import plural
 from dtoolkit.comm.grid import dimension_loads
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def byte_matrix(sent: Any, ranks: int | None = None, name: str = "sent") -> NDAr
     if array.ndim != 2 or array.shape[0] != array.shape[1]:
         raise ValueError(f"{name} has shape {array.shape}: wanted (ranks, ranks) of bytes")
     if ranks is not None and len(array) != ranks:
-        raise ValueError(f"{name} is of {len(array)} ranks, the network of {ranks}")
+        raise ValueError(f"{name} is of {plural(len(array), 'rank')}, the network of {ranks}")
     if array.dtype.kind not in "iu":
         raise ValueError(f"{name} has dtype {array.dtype}: wanted bytes as integers")
     matrix = array.astype(np.int64)  # a copy: the diagonal is emptied

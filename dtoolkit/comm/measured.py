@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dtoolkit.comm.amounts import plural
 from dtoolkit.comm.units import bandwidth as read_bandwidth
 from dtoolkit.comm.units import seconds
 
@@ -55,7 +56,7 @@ class Measured:
         late, fast = _pairs(latency, "latency"), _pairs(bandwidth, "bandwidth")
         if late.shape != fast.shape:
             raise ValueError(
-                f"latency is of {len(late)} ranks and bandwidth of {len(fast)}: wanted the same"
+                f"latency is of {plural(len(late), 'rank')} and bandwidth of {len(fast)}: wanted the same"
             )
         np.fill_diagonal(late, 0.0)
         np.fill_diagonal(fast, np.inf)

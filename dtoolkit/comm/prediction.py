@@ -176,8 +176,8 @@ def predict(
     traffic = _traffic(what, k, dtype, c_dtype)
     if traffic.ranks != network.ranks:
         raise ValueError(
-            f"the traffic is of {traffic.ranks:,} ranks and the network ({network.name}) of "
-            f"{network.ranks:,}: make a network of {traffic.ranks:,} ranks"
+            f"the traffic is of {plural(traffic.ranks, 'rank')} and the network ({network.name}) "
+            f"of {network.ranks:,}: make a network of {plural(traffic.ranks, 'rank')}"
         )
     computes = any(phase.work.any() or phase.after.any() for phase in traffic.phases)
     known = traffic.dtype if dtype is None or (traffic.dtype and traffic is not what) else dtype

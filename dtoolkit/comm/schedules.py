@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dtoolkit.comm.amounts import grid_text, plural
 from dtoolkit.comm.arguments import check_chunks, check_operation, dimensions_of
 from dtoolkit.comm.network import Dimension, Network
 from dtoolkit.comm.themis import Policy, chosen, cite
@@ -194,11 +195,10 @@ class Schedule:
             raise ValueError(f"this schedule is damaged: {error!r}") from error
 
     def __repr__(self) -> str:
-        shape = " x ".join(map(str, self.shape))
         kinds = len(set(self.orders))
         return (
-            f"<Schedule: {self.policy}, {self.operation} over {shape} ranks, {self.chunks} "
-            f"chunk{'s' * (self.chunks != 1)} in {kinds} order{'s' * (kinds != 1)}>"
+            f"<Schedule: {self.policy}, {self.operation} over {grid_text(self.shape)}, "
+            f"{plural(self.chunks, 'chunk')} in {plural(kinds, 'order')}>"
         )
 
     def _repr_html_(self) -> str:

@@ -3,8 +3,9 @@
 Each stage of a chunk takes its bytes over the dimension's bandwidth, and a latency for each step of
 the dimension's algorithm: ``p - 1`` on a ring, 1 among fully connected ranks (each sends to all at
 once), and ``log2 p`` through a switch (halving and doubling; rounded up where ``p`` is no power of
-two). The model has no congestion inside a dimension, no cost of starting an operation, and no
-compute: it is the model of the paper's reference figures, not a measurement.
+two). A dimension of one rank has no stage, and its bandwidth is not there to be used. The model has
+no congestion inside a dimension, no cost of starting an operation, and no compute: it is the model
+of the paper's reference figures, not a measurement.
 
 Source: S. Rashidi et al., ISCA 2022, arXiv 2110.04478.
 """
@@ -22,7 +23,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dtoolkit.comm import units
-from dtoolkit.comm.amounts import bytes_text, seconds_text
+from dtoolkit.comm.amounts import bytes_text, grid_text, plural, seconds_text
 from dtoolkit.comm.arguments import (
     check_chunks,
     check_latency,
@@ -76,13 +77,19 @@ class Simulation:
     def utilisation(self) -> float:
         """Share of all bandwidth, over all dimensions and the whole time, that moves bytes: 0 to 1.
 
-        Dimensions weigh by their bandwidth. It is the ideal's time over this time.
+        Dimensions weigh by their bandwidth; those of one rank, which nothing moves in, are left out.
+        It is the ideal's time over this time, and 0 where nothing moves and no time passes.
         """
         return min(1.0, self.ideal / self.time) if self.time else 0.0
 
     @cached_property
     def ideal(self) -> float:
-        """Seconds if all bandwidth were in use all the time; a bound that ignores latency."""
+        """Seconds if all bandwidth were in use all the time; a bound that ignores latency.
+
+        ``2 S (1 - 1/ranks)`` bytes of an all-reduce of S bytes (half of that for the others) over
+        the bandwidths' sum. Dimensions of one rank are left out of it: no order can use them, so
+        that with them the bound would be out of reach.
+        """
         return float(_ideal_seconds(self.dimensions, self.size, self.operation))
 
     @property
@@ -101,11 +108,11 @@ class Simulation:
     @property
     def name(self) -> str:
         """What was simulated, in a few words."""
-        shape = " x ".join(str(d.ranks) for d in self.dimensions)
+        grid = grid_text([d.ranks for d in self.dimensions])
         queue = "" if self.policy == "ideal" else f", {self.order.upper()}"
         return (
-            f"{self.operation.replace('_', '-')} of {bytes_text(self.size)} on {shape} "
-            f"ranks, {self.policy}{queue}"
+            f"{self.operation.replace('_', '-')} of {bytes_text(self.size)} on {grid}, "
+            f"{self.policy}{queue}"
         )
 
     def cite(self) -> str:
@@ -113,11 +120,12 @@ class Simulation:
         return cite(self.policy)
 
     def __repr__(self) -> str:
-        chunks = "" if self.policy == "ideal" else f", {self.chunks} chunks"
+        chunks = "" if self.policy == "ideal" else f", {plural(self.chunks, 'chunk')}"
         latency = "" if self.latency else ", without latency"
+        used = f"{self.utilisation:.1%} of the bandwidth used" if self.time else "nothing moves"
         return (
             f"<Simulation (modelled): {self.name}{chunks}{latency}: "
-            f"{seconds_text(self.time)}, {self.utilisation:.1%} of the bandwidth used>"
+            f"{seconds_text(self.time)}, {used}>"
         )
 
     def _repr_html_(self) -> str:
@@ -249,7 +257,8 @@ def _ideal(
     time = _ideal_seconds(dimensions, size, operation)
     halves = ["reduce_scatter", "all_gather"] if operation == "all_reduce" else [operation]
     lasts = time / len(halves)
-    rows = [(half, k) for half in range(len(halves)) for k in range(len(dimensions)) if time]
+    used = [k for k, d in enumerate(dimensions) if d.ranks > 1]
+    rows = [(half, k) for half in range(len(halves)) for k in used if time]
     bars = _frame(
         chunk=[-1] * len(rows),
         dimension=[k for _, k in rows],
@@ -266,13 +275,16 @@ def _ideal(
 def _ideal_seconds(dimensions: tuple[Dimension, ...], size: int, operation: str) -> Fraction:
     ranks = prod(d.ranks for d in dimensions)
     moved = size * (1 - Fraction(1, ranks)) * (2 if operation == "all_reduce" else 1)
-    return moved / sum(rational(d.bandwidth) for d in dimensions)
+    used = [rational(d.bandwidth) for d in dimensions if d.ranks > 1]
+    return moved / sum(used) if used else Fraction(0)
 
 
 def _fitting(plan: Schedule, dimensions: tuple[Dimension, ...], operation: str) -> Schedule:
     shape = tuple(d.ranks for d in dimensions)
     if plan.shape != shape:
-        raise ValueError(f"the schedule is for {plan.shape} ranks, the network has {shape}")
+        raise ValueError(
+            f"the schedule is for {grid_text(plan.shape)}, the network has {grid_text(shape)}"
+        )
     if plan.operation != operation:
         raise ValueError(f"the schedule is for {plan.operation}, operation is {operation!r}")
     return plan

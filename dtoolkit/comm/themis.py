@@ -79,6 +79,9 @@ class Themis:
 
     A chunk goes in the default order where loads are so even that what the least loaded dimension
     could absorb is under a `fineness`-th of it. Latency is not part of the load, as in the paper.
+    The chunk that an all-gather is compared with is the shard that its first stage starts with;
+    this reading of the paper is *reconstructed* (its figures are of all-reduces, whose chunk is
+    what the reduce-scatter starts with).
 
     Parameters
     ----------

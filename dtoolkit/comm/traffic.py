@@ -106,7 +106,7 @@ class Traffic:
                 raise ValueError(f"phases has a {type(phase).__name__}: wanted Phase")
             if phase.ranks != phases[0].ranks:
                 raise ValueError(
-                    f"phase {phase.name!r} is of {phase.ranks} ranks, and phase "
+                    f"phase {phase.name!r} is of {plural(phase.ranks, 'rank')}, and phase "
                     f"{phases[0].name!r} of {phases[0].ranks}"
                 )
         object.__setattr__(self, "phases", phases)

@@ -48,6 +48,18 @@ def test_gnmt_and_dlrm() -> None:
     assert set(WORKLOADS) == set(PAPER_GAINS)
 
 
+def test_a_dimension_of_one_rank_neither_takes_time_nor_counts_as_bandwidth() -> None:
+    made = Workload("one", (Layer("a", 1, 2, gradient=3),))
+    wide = Network.dims([("ring", 1, 1000.0, 1.0), ("switch", 2, 1.0)])
+    for policy in ("baseline", "themis", "ideal"):
+        assert iteration(made, wide, policy, chunks=1, bucket=0).time == 6.0
+    step = iteration(made, wide, chunks=1, bucket=0)
+    assert step.utilisation == 0.5  # 3 s of 6
+    alone = iteration(made, Network.dims([("ring", 1, 1.0)]), chunks=1, bucket=0)
+    assert (alone.time, alone.utilisation) == (3.0, 0.0)
+    assert "on 1 rank, baseline" in repr(alone)
+
+
 def test_gradients_hide_behind_the_backward_pass() -> None:
     """Two layers of 1 s forward and 2 s backward, 3 bytes each: the second's hides 2 s of 3."""
     layers = (Layer("a", 1, 2, gradient=3), Layer("b", 1, 2, gradient=3))

@@ -254,7 +254,9 @@ def test_a_schedule_is_taken_as_it_is() -> None:
         simulate(network, "1GB", plan, "scf").time
         == simulate(network, "1GB", "themis", "scf", chunks=16).time
     )
-    with pytest.raises(ValueError, match=r"the schedule is for \(16, 8, 8\) ranks"):
+    with pytest.raises(
+        ValueError, match=r"the schedule is for 16 x 8 x 8 ranks, the network has 16 x 64 ranks"
+    ):
         simulate(topology("2D-SW_SW"), "1GB", plan)
     with pytest.raises(ValueError, match="the schedule is for all_reduce"):
         simulate(network, "1GB", plan, operation="all_gather")
@@ -273,6 +275,16 @@ def test_flat_and_two_tier() -> None:
     assert gain(even, "1GB") > 1.2
 
 
+@pytest.mark.parametrize("latency", [0.0, 1e-3])
+@pytest.mark.parametrize("kind", ["ring", "fc", "switch"])
+@pytest.mark.parametrize("policy", ["baseline", "themis", "ideal"])
+def test_a_dimension_of_one_rank_takes_no_time(kind: str, latency: float, policy: str) -> None:
+    other = ("switch", 4, 1e9, 1e-6)
+    for dimensions in ([(kind, 1, 5e9, latency), other], [other, (kind, 1, 5e9, latency)]):
+        made = simulate(Network.dims(dimensions), "1MB", policy, chunks=4)
+        assert made.time == simulate(Network.dims([other]), "1MB", policy, chunks=4).time
+
+
 def test_nothing_to_do() -> None:
     for made in (
         simulate(Network.flat(1, bandwidth=1e9), "1GB"),
@@ -281,8 +293,28 @@ def test_nothing_to_do() -> None:
     ):
         assert made.time == 0
         assert made.utilisation == 0
-        assert "0 s" in repr(made)
+        assert made.ideal == 0
+        assert repr(made).endswith(": 0 s, nothing moves>")
+        assert (made.by_dimension["utilisation"] == 0).all()
         made._repr_html_()
+    late = simulate(Network.flat(4, bandwidth=1e9, latency=1e-3), 0, chunks=1)
+    assert repr(late).endswith(
+        "on 4 ranks, baseline, FIFO, 1 chunk: 4 ms, 0.0% of the bandwidth used>"
+    )
+    alone = simulate(Network.flat(1, bandwidth=1e9), "1GB", "ideal")
+    assert "of 1 GB on 1 rank, ideal" in repr(alone)
+
+
+def test_the_ideal_can_be_reached_where_a_dimension_has_one_rank() -> None:
+    """8 bytes on 4 ranks, 1 byte a second: 2 * 8 * 3/4 seconds, whatever another could carry."""
+    network = Network.dims([("ring", 1, 1000.0), ("switch", 4, 1.0)])
+    made = simulate(network, 8, "baseline", chunks=1)
+    assert made.time == made.ideal == simulate(network, 8, "ideal").time == 12.0
+    assert made.utilisation == 1.0
+    bound = simulate(network, 8, "ideal")
+    assert bound.bars["dimension"].tolist() == [1, 1]
+    assert bound.by_dimension["bytes"].tolist() == [0.0, 12.0]
+    assert bound.by_dimension["utilisation"].tolist() == [0.0, 1.0]
 
 
 def test_errors_in_words() -> None:
