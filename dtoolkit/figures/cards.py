@@ -36,6 +36,7 @@ DENSE_COLUMNS = 64  # for which a plan's card states bytes
 MAX_OPERATIONS = 8
 MAX_PLANNED_AGAIN = 300_000  # nonzeros, for which the joint strategy is planned just to compare
 FIRST_ROWS = 48  # that a layout's card draws one by one
+ONE_CLOCK = 1e-7  # seconds: clocks that were compared by messages are never known as well as this
 
 
 def plan_card(plan: Plan) -> str:
@@ -65,7 +66,8 @@ def plan_card(plan: Plan) -> str:
             *_stage_facts(plan),
             (f"bytes, {DENSE_COLUMNS} columns", _planned_bytes(plan)),
             ("largest pair", plural(largest, "row")),
-            ("busiest rank", balance_text(work, "nonzeros")),
+            ("busiest rank, work", balance_text(work, "nonzeros")),
+            ("busiest rank, traffic", f"{balance_text(plan.own_load.moved, 'rows')}, in and out"),
             ("planned in", f"{seconds_text(plan.setup_seconds)} (measured)"),
             *([("chosen because", plan.reason)] if plan.reason else []),
         ]
@@ -113,7 +115,7 @@ def trace_card(trace: Trace) -> str:
             ("bytes sent", f"{bytes_text(total)} ({total:,})"),
             ("largest pair", bytes_text(largest)),
             ("first to last", seconds_text(span)),
-            ("clocks agree to", f"±{seconds_text(trace.clock_error)}"),
+            _clocks(trace.clock_error),
             *network,
         ]
     )
@@ -182,6 +184,13 @@ def layout_card(layout: Layout) -> str:
     return card(
         "Layout", f"{kind_text(layout)}, {plural(layout.parts, 'part')}", facts(pairs), column
     )
+
+
+def _clocks(error: float) -> tuple[str, str]:
+    """Say how far clocks may be apart, or that there is only one."""
+    if 0 < error < ONE_CLOCK:
+        return "clock", "one machine's, shared by all ranks"
+    return "clocks agree to", f"±{seconds_text(error)}"
 
 
 def _comparison(plan: Plan) -> str:

@@ -72,9 +72,9 @@ def losses(
             mode=mode,
             title=title("Training loss (measured)", _difference(list(named.values()))),
             xaxis={"title": {"text": "epoch (number)"}},
-            yaxis={"title": {"text": "mean cross-entropy (nats)"}, "rangemode": "tozero"},
+            yaxis={"title": {"text": "mean cross-entropy (nats)"}},
             showlegend=True,
-            legend={"x": 1, "y": 1, "xanchor": "right", "yanchor": "top", "orientation": "v"},
+            legend={"x": 1.02, "y": 1, "xanchor": "left", "yanchor": "top", "orientation": "v"},
             width=760,
             height=420,
         ),
@@ -126,24 +126,24 @@ def _curves(run: FullBatchResult, width: int = 280, height: int = 110) -> str:
     """Draw training and validation loss as inline SVG."""
     curves = [run.history[name].to_numpy(dtype=float) for name in ("val_loss", "loss")]
     known = np.concatenate([curve[np.isfinite(curve)] for curve in curves])
-    top = float(known.max(initial=0)) or 1.0
+    low, top = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
     body = [f'<rect width="{width}" height="{height}" fill="{FAINT}"/>']
     for curve, colour in zip(curves, (CATEGORIES[-1], CATEGORIES[0]), strict=True):
         if np.isfinite(curve).all():
-            points = _points(curve, top, width, height)
+            points = _points(curve, low, top, width, height)
             body.append(f'<polyline points="{points}" fill="none" stroke="{colour}"/>')
     words = f"training loss from {curves[1][0]:.3f} to {curves[1][-1]:.3f}"
     body.append(f'<text x="4" y="13" fill="currentColor">{top:.3g}</text>')
-    body.append(f'<text x="4" y="{height - 4}" fill="currentColor">0</text>')
+    body.append(f'<text x="4" y="{height - 4}" fill="currentColor">{low:.3g}</text>')
     return (
         f'<svg role="img" aria-label="{words}" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" style="{FONT}">{"".join(body)}</svg>'
     )
 
 
-def _points(curve: NDArray[np.float64], top: float, width: int, height: int) -> str:
+def _points(curve: NDArray[np.float64], low: float, top: float, width: int, height: int) -> str:
     """Points of a line, at most one a pixel."""
     chosen = np.unique(np.linspace(0, len(curve) - 1, min(len(curve), width)).astype(int))
     x = chosen / max(len(curve) - 1, 1) * width
-    y = height - 2 - curve[chosen] / top * (height - 18)
+    y = height - 18 - (curve[chosen] - low) / ((top - low) or 1.0) * (height - 36)
     return " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))

@@ -106,6 +106,23 @@ def test_trace_card(small_trace):
     assert small_trace._repr_html_() == trace_card(small_trace)
 
 
+def test_trace_card_tells_one_clock_from_clocks_that_were_compared():
+    event = Event(0, 0, "barrier", "", 1.0, 2.0, (0,), 0, "", "", "")
+    root, _ = check_card(trace_card(Trace([event], ranks=1, clock_error=1e-9)))
+    assert "shared by all ranks" in words(root)
+    assert "±" not in words(root)
+    root, _ = check_card(trace_card(Trace([event], ranks=1, clock_error=2e-6)))
+    assert "±2 µs" in words(root) or "±2.0 µs" in words(root)
+
+
+def test_plan_card_tells_work_from_traffic():
+    own = plan(random_matrix(60, 60), parts=4)
+    text = words(check_card(plan_card(own))[0])
+    assert "busiest rank, work" in text
+    assert "busiest rank, traffic" in text
+    assert f"{own.own_load.moved.max():,} rows" in text
+
+
 def test_trace_cards_stay_small(wide_trace):
     check_card(trace_card(wide_trace))
     root, _ = check_card(trace_card(random_trace(5000, 16)))

@@ -51,6 +51,24 @@ def test_runs_beside_each_other():
     assert "measured" in figure.layout.title.text
 
 
+def test_axis_is_the_range_of_the_losses_and_the_legend_beside_it():
+    figure = figures.losses({"first": run(), "second": run()})
+    assert figure.layout.yaxis.rangemode is None
+    assert figure.layout.legend.x > 1
+    assert figure.layout.legend.xanchor == "left"
+
+
+def test_card_draws_losses_over_their_range():
+    html = figures.full_batch_card(run(2))
+    _, pictures = check_card(html)
+    labels = [text.text for text in pictures[0].iter("text")]
+    assert labels == ["2", "1"]
+    lines = [line.get("points").split() for line in pictures[0].iter("polyline")]
+    heights = [float(point.split(",")[1]) for points in lines for point in points]
+    height = float(pictures[0].get("height"))
+    assert 16 <= min(heights) < max(heights) <= height - 16
+
+
 def test_one_run_and_named_runs():
     assert [line.name for line in figures.losses(run()).data] == ["GCN, 1 worker"]
     named = figures.losses({"first": run(), "second": run(epochs=3)})
