@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtoolkit.widgets import exports
-from dtoolkit.widgets.controls import Choice, Control, Upload, button
+from dtoolkit.widgets.controls import Choice, Control, Number, Upload, button
 from dtoolkit.widgets.core import Core
 from dtoolkit.widgets.shell import Shell
 from dtoolkit.widgets.work import Work
@@ -91,6 +91,8 @@ class Panel(Core):
         self._end = weakref.finalize(self, _finish, self._shell, self._work)
         for control in self.controls.values():
             control.on_change(self._guard("_choice"))
+            if isinstance(control, Number):
+                control.on_refused(self._guard("fail"))
         self._preset.on_change(self._guard("_choose_preset"))
         self.bridge.observe(self._guard("_look"), ["dark", "width"])
         self.bridge.on_too_big(self._guard("_too_big"))

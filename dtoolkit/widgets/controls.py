@@ -134,6 +134,8 @@ class Choice(Control):
 class Number(Control):
     """A whole number that can be typed; a slider beside it is for the mouse.
 
+    What is typed outside the range is told in words, and the number stays what it was.
+
     Parameters
     ----------
     name, label : str
@@ -155,10 +157,12 @@ class Number(Control):
         tip: str = "",
     ) -> None:
         self.least, self.most = least, most
-        box = ipw.BoundedIntText(
+        self._listeners: list[Callable[[Any], object]] = []
+        self._refusers: list[Callable[[ValueError], object]] = []
+        self._kept = default
+        # A bounded one would make another number of what is typed, and not say so.
+        box = ipw.IntText(
             value=default,
-            min=least,
-            max=most,
             description=label,
             tooltip=tip or f"{label}, {least:,} to {most:,}",
             style={"description_width": _LABEL},
@@ -170,6 +174,20 @@ class Number(Control):
             self._slider = _log_slider(box, slide_from, most)
             widget = ipw.VBox([box, self._slider], layout={"overflow": "visible"})
         super().__init__(name, label, default, box, widget)
+        box.observe(self._take, "value")
+
+    @property
+    def value(self) -> int:
+        """The number, which is in the range."""
+        return self._kept
+
+    def on_change(self, listener: Callable[[Any], object]) -> None:
+        """Call ``listener(change)`` when the number has changed to another in the range."""
+        self._listeners.append(listener)
+
+    def on_refused(self, listener: Callable[[ValueError], object]) -> None:
+        """Call ``listener(error)`` when what was typed is outside the range."""
+        self._refusers.append(listener)
 
     def check(self, value: Any) -> int:
         """Refuse what is no whole number in the range."""
@@ -186,6 +204,23 @@ class Number(Control):
         super().enable(enabled)
         if self._slider is not None:
             self._slider.disabled = not enabled
+
+    def _take(self, change: Any) -> None:
+        typed = self._source.value
+        if typed == self._kept:
+            return
+        if self.least <= typed <= self.most:
+            self._kept = typed
+            for listener in self._listeners:
+                listener(change)
+            return
+        self._source.value = self._kept
+        error = ValueError(
+            f"{self.label} must be {self.least:,} to {self.most:,}; {typed:,} was typed, "
+            f"and it stays {self._kept:,}"
+        )
+        for refuser in self._refusers:
+            refuser(error)
 
 
 class Text(Control):
@@ -318,11 +353,11 @@ def _log_slider(box: Any, least: int, most: int) -> Any:
     )
     following = False
 
-    def follow(change: Any) -> None:
+    def follow(_: Any) -> None:
         nonlocal following
         following = True
         try:
-            slider.value = min(max(change["new"], least), most)
+            slider.value = min(max(box.value, least), most)
         finally:
             following = False
 

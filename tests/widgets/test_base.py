@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import weakref
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -275,6 +276,29 @@ def test_the_slider_follows_the_number_and_sets_it(panel):
     number.value = 1  # below where the slider begins
     assert slider.value == 2
     assert number.value == 1
+
+
+@pytest.mark.parametrize("typed", [0, -3, 51, 5000])
+def test_a_number_outside_its_range_is_told_and_changes_nothing(panel, typed):
+    number, slider = panel.controls["count"].widget.children
+    number.value = 40
+    computed = panel.computed
+    number.value = typed
+    assert panel.state["error"] == (f"Count must be 1 to 50; {typed:,} was typed, and it stays 40")
+    assert (panel.settings["count"], number.value, slider.value) == (40, 40, 40)
+    assert panel.computed == computed
+    number.value = 7
+    assert panel.state["error"] == ""
+    assert len(panel.squares) == 7
+
+
+def test_the_browser_is_told_that_a_number_stays(panel):
+    number = panel.controls["count"].widget.children[0]
+    sent = []
+    number.comm = Mock(comm_id="1")
+    number._send = lambda message, buffers=None: sent.append(message)
+    number.set_state({"value": 0})  # as it comes from there
+    assert [m["state"]["value"] for m in sent if m["method"] == "update"][-1] == 3
 
 
 # ------------------------------------------------------------------------------------ exports
