@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
@@ -20,6 +21,7 @@ from dtoolkit.errors import LayoutError
 from dtoolkit.graph import normalise as normalisations
 from dtoolkit.graph.loop import Learned, Share, Task, lay, learn
 from dtoolkit.graph.models import GCN, GraphSAGE
+from dtoolkit.graph.protocol import check_forward, check_maker, check_whole
 from dtoolkit.graph.result import FullBatchResult
 from dtoolkit.graph.seeded import initialise, key_of
 from dtoolkit.spmm import LocalCSR, Plan, distribute, plan
@@ -102,7 +104,8 @@ def train_full_batch(
     Raises
     ------
     TypeError, ValueError
-        An argument is out of range, the graph has no training nodes, or the model does not fit.
+        An argument is out of range, the graph has no training nodes or no features, or the model
+        does not fit; its ``forward`` is held against ``forward(ctx, A, X)`` before it is sent.
     LayoutError
         The plan lays rows and columns in different ways, so that the result of a layer is no
         operand of the next.
@@ -112,6 +115,8 @@ def train_full_batch(
         The model failed on a worker.
     """
     _check(graph, epochs, lr, weight_decay)
+    _check_plan_options(plan_options, cluster.size)
+    hidden = check_whole("hidden", hidden)
     if dtype not in _DTYPES:
         raise ValueError(f"dtype={dtype!r}: wanted 'float32' or 'float64'")
     options = {"hidden": hidden, "layers": layers, "dropout": dropout}
@@ -160,6 +165,23 @@ def _check(graph: Any, epochs: Any, lr: Any, weight_decay: Any) -> None:
             raise ValueError(f"{name}={number!r}: wanted a number {least}")
 
 
+def _check_plan_options(options: dict[str, Any], workers: int) -> None:
+    known = inspect.signature(plan).parameters
+    for name, value in options.items():
+        if name == "parts":
+            raise TypeError(
+                f"parts={value!r}: leave out parts=, for the plan is made for the cluster's "
+                f"{workers} worker(s); start a cluster of as many as you want"
+            )
+        if name == "A":
+            raise TypeError("leave out A=: what is planned is the adjacency of graph=")
+        if name not in known:
+            raise TypeError(
+                f"{name}= is known neither to train_full_batch nor to dt.plan, which takes "
+                f"{', '.join(one for one in known if one not in ('A', 'parts'))}"
+            )
+
+
 def _module(
     model: Any, graph: LabelledGraph, options: dict[str, Any], seed: int, dtype: torch.dtype
 ) -> tuple[nn.Module, bool]:
@@ -176,6 +198,10 @@ def _module(
     if not named and not callable(model):
         raise TypeError(f"model is {type(model).__name__}; wanted a name, a module or a function")
     make = MODELS[model] if named else model
+    if named:
+        _check_features(graph)
+    else:
+        check_maker(make)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(first | second << 32)
         made = make(graph.features.shape[1], graph.classes, **(options if named else {}))
@@ -184,22 +210,32 @@ def _module(
     return module, named
 
 
+def _check_features(graph: LabelledGraph) -> None:
+    if not graph.features.shape[1]:
+        raise ValueError(
+            f"graph {graph.name!r} has features of shape {graph.features.shape}: wanted at least "
+            "one column to learn from"
+        )
+
+
 def _checked(module: Any) -> nn.Module:
     if not isinstance(module, nn.Module):
         raise TypeError(f"model gave {type(module).__name__}; wanted a torch.nn.Module")
     if not any(p.requires_grad for p in module.parameters()):
         raise ValueError("model has no parameter to learn")
+    check_forward(module)
     return module
 
 
 def _matrix(graph: LabelledGraph, normalise: Any, dtype: str) -> sparse.csr_array:
     """What the layers multiply by."""
-    if isinstance(normalise, str) and normalise not in NORMALISATIONS:
-        raise ValueError(
+    named = isinstance(normalise, str)
+    if not callable(normalise) and not (named and normalise in NORMALISATIONS):
+        raise (ValueError if named else TypeError)(
             f"normalise={normalise!r}: wanted {', '.join(map(repr, NORMALISATIONS))}, or a "
             "function of the adjacency"
         )
-    change = NORMALISATIONS[normalise] if isinstance(normalise, str) else normalise
+    change = NORMALISATIONS[normalise] if named else normalise
     matrix = as_csr(change(graph.adjacency.astype(dtype)), dtype=dtype)
     if matrix.shape != graph.shape:
         raise ValueError(f"normalise gave {matrix.shape}; the graph is {graph.shape}")

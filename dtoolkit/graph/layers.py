@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from dtoolkit.cluster import Context
+from dtoolkit.graph.protocol import check_whole
 from dtoolkit.graph.seeded import glorot
 from dtoolkit.graph.sparse_rows import SparseRows
 from dtoolkit.spmm import Operand, spmm
@@ -34,7 +35,7 @@ class GCNLayer(nn.Module):
 
     def __init__(self, ins: int, outs: int, *, bias: bool = True) -> None:
         super().__init__()
-        _check(ins, outs)
+        ins, outs = check_whole("ins", ins), check_whole("outs", outs)
         self.weight = nn.Parameter(torch.empty(ins, outs))
         self.bias = nn.Parameter(torch.empty(outs)) if bias else None
         self.reset(0, "")
@@ -78,7 +79,7 @@ class SAGELayer(nn.Module):
 
     def __init__(self, ins: int, outs: int, *, bias: bool = True) -> None:
         super().__init__()
-        _check(ins, outs)
+        ins, outs = check_whole("ins", ins), check_whole("outs", outs)
         self.own = nn.Parameter(torch.empty(ins, outs))
         self.heard = nn.Parameter(torch.empty(ins, outs))
         self.bias = nn.Parameter(torch.empty(outs)) if bias else None
@@ -116,9 +117,3 @@ def _fill(parameter: nn.Parameter | None, seed: int, name: str) -> None:
             parameter.zero_()
         else:
             parameter.copy_(glorot((parameter.shape[0], parameter.shape[1]), seed, name))
-
-
-def _check(ins: int, outs: int) -> None:
-    for name, number in (("ins", ins), ("outs", outs)):
-        if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-            raise ValueError(f"{name}={number!r}: wanted an integer of at least 1")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from numbers import Real
 from typing import Any, ClassVar
 
 import torch
@@ -11,6 +12,7 @@ from torch import nn
 
 from dtoolkit.cluster import Context
 from dtoolkit.graph.layers import GCNLayer, SAGELayer
+from dtoolkit.graph.protocol import check_whole
 from dtoolkit.graph.seeded import NodeDropout
 from dtoolkit.graph.sparse_rows import SparseRows
 from dtoolkit.spmm import Operand
@@ -29,6 +31,12 @@ class GraphNetwork(nn.Module):
         Columns between layers.
     layers : int
     dropout : float
+        From 0 up to, but not including, 1.
+
+    Raises
+    ------
+    ValueError
+        If one of them is out of range.
 
     Attributes
     ----------
@@ -55,8 +63,11 @@ class GraphNetwork(nn.Module):
         dropout: float = 0.5,
     ) -> None:
         super().__init__()
-        if not isinstance(layers, int) or layers < 1:
-            raise ValueError(f"layers={layers!r}: wanted an integer of at least 1")
+        numbers = {"features": features, "classes": classes, "hidden": hidden, "layers": layers}
+        features, classes, hidden, layers = (check_whole(*item) for item in numbers.items())
+        real = isinstance(dropout, Real) and not isinstance(dropout, bool)
+        if not real or not 0 <= dropout < 1:
+            raise ValueError(f"dropout={dropout!r}: wanted 0 <= dropout < 1")
         widths = [features, *[hidden] * (layers - 1), classes]
         self.layers = nn.ModuleList(self.layer(a, b) for a, b in pairwise(widths))
         self.dropouts = nn.ModuleList(NodeDropout(dropout) for _ in range(layers))

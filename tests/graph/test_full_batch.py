@@ -281,6 +281,17 @@ def test_graphs_without_validation_and_test_nodes(cluster2):
     assert "<polyline" in run._repr_html_()
 
 
+PROTOCOL = r"wanted forward\(ctx, A, X\)"
+
+
+class Silent(torch.nn.Module):
+    """Has weights, and nothing that uses them."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(1))
+
+
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
@@ -293,21 +304,36 @@ def test_graphs_without_validation_and_test_nodes(cluster2):
         ({"lr": 0}, ValueError, "lr=0"),
         ({"lr": float("nan")}, ValueError, "lr=nan"),
         ({"weight_decay": -1}, ValueError, "weight_decay=-1"),
-        ({"dropout": 1.0}, ValueError, "dropout"),
-        ({"hidden": 0}, ValueError, "wanted an integer of at least 1"),
+        ({"dropout": 1.0}, ValueError, r"dropout=1\.0"),
+        ({"hidden": 0}, ValueError, "hidden=0: wanted an integer of at least 1"),
+        ({"hidden": 1.5}, ValueError, r"hidden=1\.5: wanted an integer"),
+        ({"hidden": True}, ValueError, "hidden=True"),
+        ({"layers": True}, ValueError, "layers=True"),
+        ({"dropout": "half"}, ValueError, "dropout='half': wanted 0 <= dropout < 1"),
+        ({"normalise": 3}, TypeError, "normalise=3: wanted 'symmetric'"),
+        ({"parts": 2}, TypeError, r"parts=2: leave out parts=.*the cluster's 2 worker\(s\)"),
+        ({"A": np.eye(3)}, TypeError, "leave out A="),
+        ({"model": lambda f: None}, TypeError, r"model is <lambda>\(f\): wanted a function of"),
+        ({"model": torch.nn.Linear(12, 3)}, TypeError, f"Linear has forward.*{PROTOCOL}"),
+        ({"model": torch.nn.Linear}, TypeError, f"Linear has forward.*{PROTOCOL}"),
+        ({"model": lambda f, c: Silent()}, TypeError, f"Silent has no forward: {PROTOCOL}"),
         ({"layers": 0}, ValueError, "layers=0"),
         ({"seed": "one"}, TypeError, "seed='one'"),
         ({"dtype": "float16"}, ValueError, "dtype='float16'"),
         ({"normalise": "max"}, ValueError, "normalise='max'"),
         ({"normalise": lambda A: A[:2]}, ValueError, "normalise gave"),
         ({"columns": "cyclic"}, LayoutError, "leave out columns="),
-        ({"speed": 3}, TypeError, "speed"),
+        ({"speed": 3}, TypeError, "speed= is known neither to train_full_batch nor to dt.plan"),
     ],
     ids=str,
 )
 def test_arguments_are_refused_in_words(cluster2, options, error, words):
+    held = cluster2.held
+    cluster2.trace.clear()
     with pytest.raises(error, match=words):
         train_full_batch(cluster2, labelled(), **{"epochs": 1, **options})
+    assert cluster2.held == held
+    assert len(cluster2.trace) == 0
 
 
 def test_graphs_are_refused_in_words(cluster2):
@@ -318,6 +344,10 @@ def test_graphs_are_refused_in_words(cluster2):
     about = {"name": "g", "description": "", "source": "", "licence": ""}
     with pytest.raises(ValueError, match="no training nodes"):
         train_full_batch(cluster2, dt.data.LabelledGraph(**about, **fields, train=[]))
+    for nothing in (np.empty((graph.nodes, 0)), sparse.csr_array((graph.nodes, 0))):
+        bare = dt.data.LabelledGraph(**about, **{**fields, "features": nothing}, train=[0])
+        with pytest.raises(ValueError, match=r"graph 'g' has features of shape \(40, 0\)"):
+            train_full_batch(cluster2, bare)
     fields["features"] = -graph.features
     negative = dt.data.LabelledGraph(**about, **fields, train=[0])
     with pytest.raises(ValueError, match="row_normalise=False"):
