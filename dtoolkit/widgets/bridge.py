@@ -32,11 +32,29 @@ function dark(element) {
   }
   return false;
 }
+function guard(panel) {
+  // JupyterLab would take arrows, Enter and digits that are meant for the panel as its shortcuts,
+  // where two zeros restart the kernel; and its notebook draws the focus to the active cell when a
+  // key comes by. The page itself still does what it does with keys, as Tab.
+  panel.setAttribute("data-lm-suppress-shortcuts", "true");
+  const stay = (event) => event.stopPropagation();
+  for (const kind of ["keydown", "keypress", "keyup"]) panel.addEventListener(kind, stay);
+  // A control that is disabled while it has the focus would lose it, and keys would go elsewhere.
+  const hold = new MutationObserver((records) => {
+    for (const { target } of records) {
+      if (!target.disabled || document.activeElement !== target) continue;
+      const near = target.closest(".dtk-buttons, .dtk-controls") ?? panel;
+      near.tabIndex = -1;  // can be focused, and Tab goes on from there
+      near.focus({ preventScroll: true });
+    }
+  });
+  hold.observe(panel, { attributes: true, attributeFilter: ["disabled"], subtree: true });
+  return () => {
+    hold.disconnect();
+    for (const kind of ["keydown", "keypress", "keyup"]) panel.removeEventListener(kind, stay);
+  };
+}
 function name(panel) {
-  // JupyterLab would take arrows, Enter and letters that are meant for them as its shortcuts.
-  const focused = "select, button, summary, input, [tabindex]";
-  for (const control of panel.querySelectorAll(focused))
-    control.setAttribute("data-lm-suppress-shortcuts", "true");
   for (const handle of panel.querySelectorAll(".noUi-handle")) {
     // The number beside it says the same and is reached by keyboard: this one is for the mouse.
     if (handle.tabIndex !== -1) handle.tabIndex = -1;
@@ -96,8 +114,9 @@ function watch(model, panel) {
   };
   panel.addEventListener("change", refuse, true);
   names(); look(); measure();
+  const free = guard(panel);
   return () => {
-    changes.disconnect(); theme.disconnect(); size.disconnect();
+    free(); changes.disconnect(); theme.disconnect(); size.disconnect();
     panel.removeEventListener("change", refuse, true);
   };
 }

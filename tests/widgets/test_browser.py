@@ -106,6 +106,34 @@ def test_choices_answer_by_keyboard(page, capsys):
     assert max(times.values()) < ANSWER
 
 
+def test_keys_stay_in_the_control_whatever_is_typed(page):
+    tab_to(page, "Parts")
+    for typed, kept in (("16", "16"), ("0", "16"), ("5000", "16"), ("64", "64")):
+        page.keyboard.press("Control+a")
+        page.keyboard.type(typed)
+        page.keyboard.press("Enter")
+        if typed != kept:
+            words = f"{int(typed):,} was typed"
+            page.locator(".dtk-panel [role=alert]", has_text=words).wait_for()
+        waits_for(page, f"over {kept} parts")
+        settles(page)
+        assert page.evaluate(NAME) == "Parts"
+        assert page.evaluate("() => document.activeElement.value") == kept
+    page.keyboard.press("Tab")
+    for key in ("0", "0", "d", "d", "Escape", "b"):  # JupyterLab's for its notebook
+        page.keyboard.press(key)
+    assert page.locator(".jp-Dialog").count() == 0
+    assert page.locator(".dtk-panel").count() == 1
+    assert page.locator(".jp-Notebook .jp-Cell").count() == len(CELLS)
+
+
+def test_a_control_that_is_disabled_leaves_the_focus_beside_it(page):
+    tab_to(page, "Parts")
+    page.evaluate("() => { window.held = document.activeElement; held.disabled = true; }")
+    page.wait_for_function("() => document.activeElement.matches('.dtk-controls')")
+    page.evaluate("() => { held.disabled = false; }")
+
+
 def test_a_long_partitioner_is_stopped_by_keyboard(page, capsys):
     before = title(page)
     tab_to(page, "Partitioner")
