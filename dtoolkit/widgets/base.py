@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Panel"]
 
+_OWN = "Own choices"
+"""Stands in place of a preset's name once a choice differs from it."""
+
 _CONTROLS, _RIGHT, _PAIR = 324, 480, 640  # CSS pixels: left, least on the right, two pictures
 
 _EXPORTS = {
@@ -66,7 +69,7 @@ class Panel(Core):
     ) -> None:
         super().__init__([c for _, members in groups for c in members if isinstance(c, Control)])
         self.presets = dict(presets or {"-": {}})
-        self._preset = Choice("preset", "Preset", {name: name for name in self.presets})
+        self._preset = Choice("preset", "Preset", {n: n for n in [*self.presets, _OWN]})
         self._run = button(run, self._guard("run"), button_style="primary", icon="play")
         self._stop = button("Stop", self._guard("stop"), icon="stop", disabled=True)
         self._reset = button("Reset", self._guard("reset"), icon="undo")
@@ -184,11 +187,13 @@ class Panel(Core):
         running = activity == "running"
         self._stop.disabled = False
         self._enable(not running)
+        self._name_preset()
 
     def _idle(self) -> None:
         super()._idle()
         self._stop.disabled = True
         self._enable(True)
+        self._name_preset()
         self._give_code()
 
     def _enable(self, enabled: bool) -> None:
@@ -199,13 +204,24 @@ class Panel(Core):
         self._run.disabled = self._reset.disabled = not enabled
 
     def _choose_preset(self, change: Any) -> None:
-        if not self._batch:
+        if not self._batch and change["new"] in self.presets:
             self._start_from(change["new"])
 
     def _start_from(self, preset: str) -> None:
-        defaults = {name: control.default for name, control in self.controls.items()}
         self._changed = True
-        self.set(**(defaults | dict(self.presets[preset])))
+        self.set(**self._settings_of(preset))
+
+    def _settings_of(self, preset: str) -> dict[str, Any]:
+        defaults = {name: control.default for name, control in self.controls.items()}
+        return defaults | dict(self.presets[preset])
+
+    def _name_preset(self) -> None:
+        """Show the preset that was chosen, or that a person's own choices are the same as."""
+        chosen, settings = self._preset.value, self.settings
+        names = [n for n in self.presets if self._settings_of(n) == settings]
+        if chosen not in names:
+            with self.quietly():
+                self._preset.set(names[0] if names else _OWN)
 
     def _look(self, _: Any) -> None:
         self.redraw()

@@ -13,7 +13,7 @@ from dtoolkit.comm import Network
 from dtoolkit.errors import DtoolkitError
 from dtoolkit.figures.overview import overview
 from dtoolkit.figures.strategy_table import Contender, contenders_frame, strategy_table
-from dtoolkit.figures.theme import Mode, bytes_text, count_text, seconds_text
+from dtoolkit.figures.theme import Mode, bytes_text, count_text, plural, seconds_text
 from dtoolkit.spmm import Plan
 from dtoolkit.widgets import matrices, networks, partition_controls, planning
 from dtoolkit.widgets.aside import Aside
@@ -133,12 +133,13 @@ class PartitionPanel(Panel):
     async def update(self, job: Job) -> None:
         """Plan anew: the chosen strategy first, then all others for the table."""
         self._fit()
-        matrix = await self._get_matrix(job)
         question = self._question()
+        job.name = f"planning with {planning.partitioner_names()[question.partition]}"
+        matrix = await self._get_matrix(job)
         self._wire(question)
         self._say_busy(f"Laying out {matrix.label}")
         rows, columns = await self._lay_out(job, matrix, question)
-        self._say_busy(f"Planning {question.strategy} over {question.parts:,} parts")
+        self._say_busy(f"Planning {question.strategy} over {plural(question.parts, 'part')}")
         made = await self._make(job, matrix, question, rows, columns, question.strategy)
         if self._planned != question or self.plan is None or made.digest != self.plan.digest:
             self.measured = None
@@ -155,6 +156,7 @@ class PartitionPanel(Panel):
         """Multiply on the workers, and put what was measured beside the rest."""
         if self.plan is None or self._planned != self._question():
             await self.update(job)
+        job.name = "the run"
         plan, question, matrix = self.plan, self._planned, self._matrix
         assert plan is not None
         assert question is not None
@@ -169,7 +171,7 @@ class PartitionPanel(Panel):
             )  # fmt: skip
         self._put(self.contenders)
         own = next(c for c in self.contenders if c.strategy == plan.strategy)
-        self.say(f"{self._words(own)} {self._measured_words(self.measured, own)}")
+        self.say(self._measured_words(self.measured, own))
 
     # ----------------------------------------------------------------- behind the scenes
 
@@ -329,9 +331,10 @@ class PartitionPanel(Panel):
         assert self._matrix is not None
         assert self._planned is not None
         p = self.plan
+        laid = planning.partitioner_names()[self._planned.partition]
         text = (
             f"{self._matrix[1].label}, {p.shape[0]:,} × {p.shape[1]:,} with {p.nnz:,} nonzeros, "
-            f"over {p.parts:,} parts ({planning.partitioner_names()[self._planned.partition]}): "
+            f"over {plural(p.parts, 'part')} ({laid}): "
             f"{p.strategy} sends {p.volume:,} rows, {bytes_text(own.sent_bytes or 0)} a product"
         )
         if own.between is not None:
@@ -341,11 +344,13 @@ class PartitionPanel(Panel):
         return f"{text}. {self._why}".rstrip(". ") + "."
 
     def _measured_words(self, m: Measured, own: Contender) -> str:
-        agree = "as planned" if m.as_planned else f"planned {bytes_text(m.planned)}"
-        expected = f"modelled {seconds_text(own.expected or 0)} for these workers"
+        sent = bytes_text(int(m.sent.sum()))
+        agree = "as planned" if m.as_planned else f"where {bytes_text(m.planned)} were planned"
         return (
-            f"Measured on {len(m.sent)} workers: {seconds_text(m.seconds)} a product (median of "
-            f"{len(m.rounds)}; {expected}), {bytes_text(int(m.sent.sum()))} moved, {agree}."
+            f"Measured on {plural(len(m.sent), 'worker')}: a product by {own.strategy} took "
+            f"{seconds_text(m.seconds)} (median of {len(m.rounds)}), where "
+            f"{seconds_text(own.expected or 0)} were modelled for these workers, and moved "
+            f"{sent}, {agree}."
         )
 
     def _say_busy(self, words: str) -> None:

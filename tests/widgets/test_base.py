@@ -261,6 +261,14 @@ def test_presets_and_reset(panel):
     panel._preset.widget.value = "Five"
     assert len(panel.squares) == 5
     panel.set(count=8)
+    assert panel._preset.value == "Own choices"
+    panel._preset.widget.value = "Five"
+    assert len(panel.squares) == 5
+    panel.set(count=3)
+    assert panel._preset.value == "Three"
+    panel.set(count=8)
+    panel._preset.widget.value = "Own choices"
+    assert len(panel.squares) == 8
     panel.reset()
     assert panel._preset.value == "Three"
     assert len(panel.squares) == 3

@@ -113,6 +113,11 @@ def test_parts_that_do_not_fill_their_nodes_are_planned_without_times(panel):
     assert "Network" not in panel.code()
 
 
+def test_one_part_is_one_part(panel):
+    panel.set(parts=1)
+    assert "over 1 part (" in panel.state["status"]
+
+
 def test_1024_parts(panel):
     panel.set(matrix="local", rows=8192, degree=4, parts=1024, network="two-tier", ranks_per_node=8)
     assert panel.state["error"] == ""
@@ -255,6 +260,8 @@ def test_a_choice_answers_soon_and_a_long_partitioner_stops_at_once():
         panel.stop()
         await panel.wait()
         assert time.monotonic() - start < 1
+        assert panel.state["status"].startswith("Stopped: planning with Hypergraph")
+        assert panel._preset.value == "Own choices"
         assert panel.plan is plan
         panel.set(partition="block")
         await panel.wait()
@@ -276,6 +283,7 @@ def test_run_on_a_given_cluster_measures_what_was_planned(cluster2, A):
         assert (panel.measured.sent == panel.plan.bytes_matrix(64, "float32")).all()
         assert "Measured on 2 workers" in panel.state["status"]
         assert "as planned" in panel.state["status"]
+        assert panel.state["status"].count("modelled") == 1
         table = panel.table().set_index("strategy")
         assert table["seconds_on_workers_measured"]["joint"] > 0
         assert (table["seconds_on_workers_modelled"].dropna() > 0).all()
