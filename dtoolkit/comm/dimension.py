@@ -91,7 +91,9 @@ class Dimension:
 
 
 def count(value: Any, name: str) -> int:
-    """Check that a number of ranks or nodes is a whole one, of at least 1."""
+    """Check that a number of ranks or nodes is a whole one, of at least 1, in 32 bits."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise ValueError(f"{name}={value!r}: wanted an integer of at least 1")
+    if value >= 2**31:
+        raise ValueError(f"{name}={value!r}: wanted at most {2**31 - 1:,}")
     return int(value)

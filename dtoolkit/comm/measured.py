@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dtoolkit.comm.amounts import plural
 from dtoolkit.comm.units import bandwidth as read_bandwidth
-from dtoolkit.comm.units import seconds
+from dtoolkit.comm.units import seconds, share
 
 __all__ = ["Measured"]
 
@@ -56,7 +56,8 @@ class Measured:
         late, fast = _pairs(latency, "latency"), _pairs(bandwidth, "bandwidth")
         if late.shape != fast.shape:
             raise ValueError(
-                f"latency is of {plural(len(late), 'rank')} and bandwidth of {len(fast)}: wanted the same"
+                f"latency is of {plural(len(late), 'rank')} and bandwidth of {len(fast)}: wanted "
+                "the same"
             )
         np.fill_diagonal(late, 0.0)
         np.fill_diagonal(fast, np.inf)
@@ -66,15 +67,13 @@ class Measured:
         if not (np.isfinite(fast[off]) & (fast[off] > 0)).all():
             raise ValueError("bandwidth has entries that are not above 0 or not finite")
         hosts = _hosts(nodes, len(late))
-        if error is not None and not 0 <= float(error) < np.inf:
-            raise ValueError(f"error={error!r}: wanted a relative error of at least 0, or None")
         made = cls(
             late,
             fast,
             _capacity(host_capacity, int(hosts.max()) + 1),
             hosts,
             seconds(message, "message"),
-            None if error is None else float(error),
+            None if error is None else share(error, "error", most=np.inf),
         )
         for array in (made.latency, made.bandwidth, made.host_capacity, made.nodes):
             array.flags.writeable = False
@@ -82,10 +81,10 @@ class Measured:
 
 
 def _pairs(value: Any, name: str) -> NDArray[np.float64]:
-    try:
-        array = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name}: wanted numbers, ranks by ranks ({error})") from error
+    found = _array(value, name, "numbers, ranks by ranks")
+    if found.dtype.kind not in "iuf":
+        raise ValueError(f"{name}: wanted numbers, ranks by ranks, got {found.dtype}")
+    array = found.astype(np.float64)  # a copy: the diagonal is filled
     if array.ndim != 2 or array.shape[0] != array.shape[1] or not len(array):
         raise ValueError(f"{name} has shape {array.shape}: wanted (ranks, ranks)")
     return array
@@ -94,11 +93,11 @@ def _pairs(value: Any, name: str) -> NDArray[np.float64]:
 def _hosts(value: Any, ranks: int) -> NDArray[np.int32]:
     if value is None:
         return np.zeros(ranks, dtype=np.int32)
-    array = np.asarray(value)
+    array = _array(value, "nodes", f"{plural(ranks, 'integer')}, the host of each rank")
     if array.shape != (ranks,) or array.dtype.kind not in "iu":
         raise ValueError(
-            f"nodes has shape {array.shape} and dtype {array.dtype}: wanted {ranks} integers, the "
-            "host of each rank"
+            f"nodes has shape {array.shape} and dtype {array.dtype}: wanted "
+            f"{plural(ranks, 'integer')}, the host of each rank"
         )
     found = np.unique(array)
     if not np.array_equal(found, np.arange(len(found))):
@@ -107,9 +106,18 @@ def _hosts(value: Any, ranks: int) -> NDArray[np.int32]:
 
 
 def _capacity(value: Any, hosts: int) -> NDArray[np.float64]:
-    if isinstance(value, str) or np.ndim(value) == 0:
+    listed = isinstance(value, list | tuple) or np.ndim(value)
+    if not listed:
         return np.full(hosts, read_bandwidth(value, "host_capacity"))
     entries = [read_bandwidth(entry, f"host_capacity[{i}]") for i, entry in enumerate(value)]
     if len(entries) != hosts:
         raise ValueError(f"host_capacity has {len(entries)} entries: wanted one, or {hosts}")
     return np.array(entries)
+
+
+def _array(value: Any, name: str, wanted: str) -> NDArray[Any]:
+    """Make an array of nested lists, unless they are ragged or too deep."""
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{name}: wanted {wanted} ({error})") from error

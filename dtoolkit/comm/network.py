@@ -23,7 +23,7 @@ from dtoolkit.comm.dimension import Dimension, count
 from dtoolkit.comm.links import Links
 from dtoolkit.comm.measured import Measured
 from dtoolkit.comm.rates import rate_of, rates
-from dtoolkit.comm.units import bandwidth, seconds
+from dtoolkit.comm.units import bandwidth, seconds, share
 
 __all__ = ["Dimension", "Network"]
 
@@ -134,8 +134,9 @@ class Network:
         outer = Dimension(
             "switch", nodes, bandwidth(inter, "inter"), seconds(inter_latency, "inter_latency")
         )
-        all_ranks = each * outer.bandwidth if node is None else bandwidth(node, "node")
-        return cls("two-tier", nodes * each, (inner, outer), all_ranks, rates(rate))
+        all_ranks = bandwidth(each * outer.bandwidth if node is None else node, "node")
+        ranks = count(nodes * each, "nodes * ranks_per_node")
+        return cls("two-tier", ranks, (inner, outer), all_ranks, rates(rate))
 
     @classmethod
     def dims(
@@ -163,10 +164,14 @@ class Network:
         ValueError
             Naming the dimension and what is wrong with it.
         """
+        wanted = "wanted a list of (kind, ranks, bandwidth[, latency])"
+        if isinstance(dimensions, str | Mapping) or not isinstance(dimensions, Iterable):
+            raise ValueError(f"dimensions={dimensions!r}: {wanted}")
         made = tuple(Dimension.of(d, f"dimension {i}") for i, d in enumerate(dimensions))
         if not made:
-            raise ValueError("dimensions is empty: wanted at least one (kind, ranks, bandwidth)")
-        return cls("dims", math.prod(d.ranks for d in made), made, None, rates(rate))
+            raise ValueError(f"dimensions is empty: {wanted}")
+        ranks = count(math.prod(d.ranks for d in made), "ranks of all dimensions together")
+        return cls("dims", ranks, made, None, rates(rate))
 
     @classmethod
     def measured(
@@ -212,15 +217,13 @@ class Network:
             Naming the argument that is wrong.
         """
         table = Measured.of(latency, bandwidth, host_capacity, nodes, message, error)
-        if not 0 <= overlap <= 1:
-            raise ValueError(f"overlap={overlap!r}: wanted a share from 0 to 1")
         return cls(
             "measured",
             len(table.nodes),
             rate=rates(rate),
             table=table,
             overhead=seconds(overhead, "overhead"),
-            overlap=float(overlap),
+            overlap=share(overlap, "overlap"),
         )
 
     @cached_property

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from dtoolkit.comm.units import seconds, share
 
 if TYPE_CHECKING:
     from dtoolkit.comm.network import Network
@@ -30,12 +31,12 @@ def from_json(cls: type[Network], text: str) -> Network:
     """Read :func:`to_json`'s text: see :meth:`Network.from_json`."""
     try:
         record = json.loads(text)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"this is not a network: it is not JSON ({error})") from error
     if not isinstance(record, dict) or record.pop("format", None) != FORMAT:
         raise ValueError(f"this is not a network: it does not say {FORMAT!r}")
     version = record.pop("version", None)
-    if version != VERSION:
+    if type(version) is not int or version != VERSION:
         raise ValueError(
             f"this is a network of version {version!r}; this dtoolkit reads version {VERSION}. "
             "Update dtoolkit, or write the network again."
@@ -47,13 +48,12 @@ def from_json(cls: type[Network], text: str) -> Network:
         "dims": cls.dims,
         "measured": cls.measured,
     }
-    if kind not in makers:
+    if not isinstance(kind, str) or kind not in makers:
         raise ValueError(f"kind={kind!r}: wanted one of {', '.join(makers)}")
-    beside = {name: record.pop(name, usual) for name, usual in _BESIDE.items()}
-    if not all(type(n) in (int, float) and 0 <= n < math.inf for n in beside.values()):
-        raise ValueError(f"{' or '.join(_BESIDE)} is no number of at least 0")
-    if beside["overlap"] > 1:
-        raise ValueError(f"overlap={beside['overlap']!r}: wanted a share from 0 to 1")
+    beside = {
+        "overhead": seconds(record.pop("overhead", _BESIDE["overhead"]), "overhead"),
+        "overlap": share(record.pop("overlap", _BESIDE["overlap"]), "overlap"),
+    }
     try:
         return replace(makers[kind](**record), **beside)
     except TypeError as error:

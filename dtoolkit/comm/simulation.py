@@ -77,7 +77,7 @@ class Simulation:
     def utilisation(self) -> float:
         """Share of all bandwidth, over all dimensions and the whole time, that moves bytes: 0 to 1.
 
-        Dimensions weigh by their bandwidth; those of one rank, which nothing moves in, are left out.
+        Dimensions weigh by their bandwidth; those of one rank, in which nothing moves, count not.
         It is the ideal's time over this time, and 0 where nothing moves and no time passes.
         """
         return min(1.0, self.ideal / self.time) if self.time else 0.0

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["bandwidth", "seconds", "size"]
+__all__ = ["bandwidth", "seconds", "share", "size"]
 
 _PREFIXES = ("", "k", "m", "g", "t", "p")
 _TIMES = {
@@ -106,6 +106,34 @@ def seconds(value: Any, name: str = "seconds") -> float:
         result = _number(value, name, wanted)
     if not 0 <= result < math.inf:
         raise ValueError(f"{name}={value!r}: wanted a finite time of at least 0")
+    return result
+
+
+def share(value: Any, name: str = "share", *, most: float = 1.0) -> float:
+    """Read a share, which has no unit.
+
+    Parameters
+    ----------
+    value : float
+    name : str
+        The argument, for the error.
+    most : float
+        1, or infinity for what may be more than the whole.
+
+    Returns
+    -------
+    float
+        At least 0, finite, and at most ``most``.
+
+    Raises
+    ------
+    ValueError
+        If the value is no number, or out of that range.
+    """
+    wanted = "a share from 0 to 1" if most == 1 else "a finite number of at least 0"
+    result = _number(value, name, wanted)
+    if not 0 <= result <= most or result == math.inf:
+        raise ValueError(f"{name}={value!r}: wanted {wanted}")
     return result
 
 

@@ -148,7 +148,18 @@ def test_different_networks_differ():
         (lambda: two_tier(inter_latency="5"), "inter_latency='5'"),
         (lambda: two_tier(intra_latency=-1), "intra_latency=-1"),
         (lambda: two_tier(node=0), "node=0"),
+        (lambda: two_tier(node=None, rate={"float33": 1}), "rate's dtype='float33' is no dtype"),
+        (lambda: two_tier(rate={"O": 1}), "rate's dtype='O' is no dtype of numbers"),
+        (lambda: two_tier(rate={"torch.nn": 1}), "rate's dtype='torch.nn' is no dtype"),
+        (lambda: two_tier(rate={"float32": 1, "f4": 2}), "one dtype twice: got float32, f4"),
+        (lambda: two_tier(rate=10**400), "wanted nonzeros times columns a second, finite"),
+        (lambda: Network.flat(2**31, bandwidth=1), "ranks=2147483648: wanted at most"),
         (lambda: Network.dims([]), "dimensions is empty"),
+        (lambda: Network.dims(None), r"dimensions=None: wanted a list of \(kind, ranks"),
+        (lambda: Network.dims(4), "dimensions=4: wanted a list"),
+        (lambda: Network.dims("ring"), "dimensions='ring': wanted a list"),
+        (lambda: Network.dims([None]), "dimension 0 is None"),
+        (lambda: Network.dims([("sw", 2**30, 1)] * 2), "ranks of all dimensions together="),
         (lambda: Network.dims([("ring", 2)]), r"dimension 0 is \('ring', 2\)"),
         (lambda: Network.dims([("ring", 2, 1), ("mesh", 2, 1)]), "dimension 1: kind='mesh'"),
         (lambda: Network.dims([("ring", 0, 1)]), "dimension 0: ranks=0"),
@@ -158,6 +169,15 @@ def test_different_networks_differ():
         (lambda: Dimension(3, 2, 1), "kind=3"),
         (lambda: measured(latency=np.ones((2, 3))), r"latency has shape \(2, 3\)"),
         (lambda: measured(latency="1us"), r"latency: wanted numbers"),
+        (lambda: measured(latency=[["1"] * 4] * 4), r"latency: wanted numbers"),
+        (lambda: measured(latency=[[1], [1, 2]]), r"latency: wanted numbers"),
+        (lambda: measured(nodes=[[0], [0, 1]]), "nodes: wanted 4 integers"),
+        (lambda: measured(host_capacity=[[1], [1, 2]]), r"host_capacity\[0\]=\[1\]"),
+        (lambda: measured(host_capacity=None), "host_capacity=None"),
+        (lambda: measured(error="x"), "error='x' is of type str: wanted a finite number"),
+        (lambda: measured(error=np.inf), "error=inf"),
+        (lambda: measured(overlap="x"), "overlap='x' is of type str: wanted a share"),
+        (lambda: measured(overlap=1.5), r"overlap=1\.5: wanted a share from 0 to 1"),
         (lambda: measured(bandwidth=np.ones((2, 2))), "latency is of 4 ranks and bandwidth of 2"),
         (lambda: measured(bandwidth=np.zeros((4, 4))), "bandwidth has entries"),
         (lambda: measured(latency=-np.ones((4, 4))), "latency has entries"),
@@ -184,7 +204,14 @@ def test_wrong_arguments_are_named(make, words):
         ('{"format": "dtoolkit trace"}', "does not say"),
         ('{"format": "dtoolkit network", "version": 99}', "version 99"),
         ('{"format": "dtoolkit network", "version": 1, "kind": "x"}', "kind='x'"),
+        ('{"format": "dtoolkit network", "version": true, "kind": "flat"}', "version True"),
+        ('{"format": "dtoolkit network", "version": 1, "kind": ["flat"], "ranks": 4}', r"\['flat'"),
         ('{"format": "dtoolkit network", "version": 1, "kind": "flat"}', "not a whole flat"),
+        (
+            '{"format": "dtoolkit network", "version": 1, "kind": "dims", "dimensions": null}',
+            "dimensions=None",
+        ),
+        ("[" * 100_000, "not JSON"),
         (
             '{"format": "dtoolkit network", "version": 1, "kind": "flat", "ranks": 2, '
             '"bandwidth": 0}',
@@ -390,6 +417,62 @@ def test_a_dimension_of_one_rank_carries_nothing_and_changes_nothing(kind, place
     assert network.time(2, 2, GB) == 0
 
 
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from([2**31, 10**30, 10**400, 1e308, 5e-324])
+    | st.floats()
+    | st.text(max_size=8)
+    | st.sampled_from(["float32", "ring", "5us", "1GB/s", "1e999GB/s", "flat", "\ud800"]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner),
+    max_leaves=8,
+)
+
+
+@st.composite
+def damaged(draw):
+    """A network's JSON in which some values have gone, or have come to be others."""
+    network = draw(st.sampled_from([*all_kinds().values(), two_tier(rate={"float32": 1e9})]))
+    document = {"overhead": 1e-3, "overlap": 0.5, "rate": 1e9, **json.loads(network.to_json())}
+    for _ in range(draw(st.integers(1, 3))):
+        place = document
+        while True:
+            keys = list(place) if isinstance(place, dict) else range(len(place))
+            key = draw(st.sampled_from(keys))
+            deeper = isinstance(place[key], dict | list) and place[key]
+            if not deeper or draw(st.booleans()):
+                break
+            place = place[key]
+        if draw(st.integers(0, 4)) == 0 and len(place) > 1:
+            del place[key]
+        else:
+            place[key] = draw(JSON)
+    return json.dumps(document)
+
+
+@settings(max_examples=300)
+@given(damaged())
+def test_json_of_wrong_kinds_is_refused_in_words_or_is_a_network(text):
+    try:
+        network = Network.from_json(text)
+    except ValueError:
+        return
+    assert Network.from_json(network.to_json()) == network
+    assert repr(network)
+    assert len(network.shape) >= 1
+
+
+@given(JSON)
+def test_any_json_is_no_network(value):
+    with pytest.raises(ValueError, match="not a network"):
+        Network.from_json(json.dumps(value))
+    with pytest.raises(ValueError, match=r"kind=|missing|wanted|unexpected"):
+        Network.from_json(
+            json.dumps({"format": "dtoolkit network", "version": 1, "kind": value, "ranks": 4})
+        )
+
+
 def test_sparse_bytes_are_taken():
     sparse = pytest.importorskip("scipy.sparse")
     sent = sparse.coo_array(([GB], ([0], [3])), shape=(4, 4))
@@ -529,9 +612,12 @@ def test_rate_by_dtype():
         network.rate_of("int8")
     with pytest.raises(ValueError, match="say which dtype"):
         network.rate_of()
-    with pytest.raises(ValueError, match="no dtype"):
-        network.rate_of(object())
+    for none in (object(), "float33", "torch.nn", "f4,,"):
+        with pytest.raises(ValueError, match="no dtype"):
+            network.rate_of(none)
     assert two_tier(rate={"float32": 2e9}).rate_of() == 2e9
+    others = two_tier(rate={"bfloat16": 4e9, "half": 3e9, "torch.float": 2e9})
+    assert others.rate == {"bfloat16": 4e9, "float16": 3e9, "float32": 2e9}
 
 
 def test_with_ranks():
