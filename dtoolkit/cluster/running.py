@@ -99,9 +99,10 @@ class Running:
         """Run the function; whatever happens, a reply."""
         try:
             reply = self._run()
-        except Stop:  # came as the function had ended
+            self._thread.no_more_stops()
+        except Stop:  # came as the function had ended, or as that call began
             reply = Reply("stopped")
-        self._thread.no_more_stops()
+            self._thread.no_more_stops()
         reply.events = self._recorder.events
         reply.log, reply.shipped = self._log.rest()
         if self.mesh is not None:
