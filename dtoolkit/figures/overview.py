@@ -23,6 +23,9 @@ _SCALE = {
     "thickness": 10, "outlinewidth": 0, "tickformat": "~s", "nticks": 5, "title": None,
 }  # fmt: skip
 _USUAL = {True: 820, False: 540}
+_MOST_NUMBERS = 12  # ranks up to which numbers in the cells of a half can be read
+_NARROW = 620  # pixels of width below which the title says less
+_LETTER = 6.6  # pixels of a letter of the subtitle, generously
 
 
 def overview(
@@ -76,10 +79,12 @@ def overview(
     else:
         of_nonzeros = pattern(A, plan, max_size=max_size, mode=mode)
         of_ranks = traffic(plan, k=k, dtype=dtype, mode=mode)
+        if plan.parts > _MOST_NUMBERS:
+            of_ranks.data[0].update(text=None, texttemplate=None)
         data = [*_padded(of_nonzeros.data), of_ranks.data[0]]
         left, right = of_nonzeros.layout, of_ranks.layout
         names = [note.to_plotly_json() for note in left.annotations]
-        head = title(*_heading(plan, k, dtype, of_nonzeros, places["narrow"]))
+        head = title(*_heading(plan, k, dtype, of_nonzeros, width or _USUAL[beside]))
     head["font"] = {"size": 15}
     data[-1].update(
         xaxis="x2",
@@ -120,19 +125,23 @@ def overview(
 
 
 def _heading(
-    plan: Plan, k: int | None, dtype: Any, drawn: go.Figure, narrow: bool
+    plan: Plan, k: int | None, dtype: Any, drawn: go.Figure, width: int
 ) -> tuple[str, str]:
+    """Title and subtitle, with as many of the pattern's notes as there is room for."""
     head = f"Planned: {plan.strategy} over {plural(plan.parts, 'part')}"
     moved = [count_text(plan.volume, "rows sent")]
     if k is not None:
         size = bytes_text(plan.bytes(k, "float32" if dtype is None else dtype))
         moved.append(f"{size} a product")
     shape = f"{plan.shape[0]:,} × {plan.shape[1]:,}, {plural(plan.nnz, 'nonzero')}"
-    notes = [note for note in _subtitle(drawn).split("; ") if note and "by column" not in note]
-    if narrow:
-        notes = [note.partition(",")[0] for note in notes]
-        return f"{head}: {moved[0]}", "; ".join([*moved[1:], shape, *notes])
-    return f"{head}: {', '.join(moved)}", "; ".join([shape, *notes])
+    narrow = width < _NARROW
+    parts = [*moved[1:], shape] if narrow else [shape]
+    letters = (width - _MARGIN["l"]) / _LETTER
+    for note in _subtitle(drawn).split("; "):
+        short = note.partition(",")[0].replace(" so that parts are contiguous", " by part")
+        if short and "by column" not in short and len("; ".join([*parts, short])) <= letters:
+            parts.append(short)
+    return f"{head}: {moved[0] if narrow else ', '.join(moved)}", "; ".join(parts)
 
 
 def _subtitle(figure: go.Figure) -> str:
@@ -155,7 +164,7 @@ def _places(beside: bool, width: int) -> dict[str, Any]:
         across, share = side / inside, side / high
         areas = {"x": [0, across], "y": [1 - share, 1], "x2": [0, across], "y2": [0, share]}
     total = round(high + _MARGIN["t"] + _MARGIN["b"])
-    narrow = width < 620
+    narrow = width < _NARROW
     return {**areas, "height": total, "side": side / high, "beside": beside, "narrow": narrow}
 
 

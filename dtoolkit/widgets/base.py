@@ -249,8 +249,7 @@ class Panel(Core):
         self._save("settings.json", self.settings_text().encode(), "application/json")
 
     def _save(self, name: str, content: bytes, kind: str) -> None:
-        stem = type(self).__name__.removesuffix("Panel").lower()
-        self.bridge.save(f"{stem}-{name}", content, kind)
+        self.bridge.save(f"{self._stem}-{name}", content, kind)
 
     def _toggle_code(self, _: Any) -> None:
         self._code_shown = not self._code_shown

@@ -85,7 +85,7 @@ class Core:
         self._batch = 0
         self._changed = False
         self._work = Work(self._guard("_job_failed"), self._guard("_stopped"))
-        self._live = LiveFigure(self.figure())
+        self._live = LiveFigure(self.figure(), f"{self._stem}-figure")
 
     def figure(self, mode: Mode = "auto") -> go.Figure:
         """Draw what the panel shows now; a pure function of its state. Override it."""
@@ -169,6 +169,11 @@ class Core:
         self._shell.endings.append(function)
 
     # ------------------------------------------------------------------- behind the scenes
+
+    @property
+    def _stem(self) -> str:
+        """What the names of its files begin with."""
+        return type(self).__name__.removesuffix("Panel").lower()
 
     def _guard(self, method: str) -> Callable[..., None]:
         """Return a callback that shows what it raises, and does not keep the panel alive."""

@@ -22,16 +22,22 @@ class LiveFigure:
     ----------
     figure : plotly.graph_objects.Figure
         The first one; the widget is built with its data and layout.
+    name : str
+        Of the file that it is saved to as a picture, without the ending.
 
     Attributes
     ----------
     widget : plotly.graph_objects.FigureWidget
     """
 
-    def __init__(self, figure: go.Figure) -> None:
+    def __init__(self, figure: go.Figure, name: str = "figure") -> None:
         self._drawn = plain = _plain(figure)
         self.widget = go.FigureWidget(data=plain["data"], layout=plain["layout"])
-        self.widget._config = {"displaylogo": False, "responsive": True}
+        self.widget._config = {
+            "displaylogo": False,
+            "responsive": True,
+            "toImageButtonOptions": {"filename": name},  # else it is cut out of the title
+        }
         self._keep()
         self.widget.observe(lambda _: self._keep(), "_js2py_relayout")  # a person has zoomed
 

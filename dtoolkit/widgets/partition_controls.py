@@ -72,7 +72,7 @@ def groups(given: Matrix | None, taking: Upload) -> list[tuple[str, list[Any]]]:
     ]
     how = [
         Number("parts", "Parts", 4, 1, 1024, slide_from=4),
-        Choice("partition", "Partitioner", planning.partitioner_names()),
+        Choice("partition", "Partitioner", planning.partitioner_choices()),
         Choice("strategy", "Strategy", planning.strategy_names()),
         Number("k", "Dense columns", 64, 1, 4096, tip="Columns of B and C"),
         Choice("dtype", "Numbers", {"float32": "float32", "float64": "float64"}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from dtoolkit.widgets.matrices import Matrix
 
 __all__ = [
     "BY_NODES",
+    "NEEDS",
     "PARTITIONERS",
     "SLOW",
     "STRATEGIES",
@@ -29,6 +31,7 @@ __all__ = [
     "code",
     "contender",
     "layouts",
+    "partitioner_choices",
     "partitioner_names",
     "run_code",
     "strategy_names",
@@ -44,6 +47,9 @@ PARTITIONERS = {
     "hypergraph": "Hypergraph: rows sent",
 }
 """Name to words; names that ``dt.plan`` has beside these are offered too."""
+
+NEEDS = {"metis": "pymetis", "hypergraph": "mtkahypar"}
+"""Modules that partitioners stand on and that may be missing."""
 
 SLOW = {"rcm": 2_000_000, "metis": 60_000, "hypergraph": 0}
 """Nonzeros from which a partitioner is run in a process of its own."""
@@ -99,6 +105,16 @@ def partitioner_names() -> dict[str, str]:
     names = [n for n in PARTITIONERS if n in partitioners.NAMES]
     names += [n for n in partitioners.NAMES if n not in PARTITIONERS]
     return {name: PARTITIONERS.get(name, name) for name in names}
+
+
+def partitioner_choices() -> dict[str, str]:
+    """Partitioners as they are offered: those whose package is missing say so."""
+    return {
+        name: words
+        if name not in NEEDS or find_spec(NEEDS[name]) is not None
+        else f"{words.partition(':')[0]} (not installed)"
+        for name, words in partitioner_names().items()
+    }
 
 
 def strategy_names() -> dict[str, str]:

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from nbclient import NotebookClient
 
 import dtoolkit as dt
+from dtoolkit.figures.overview import overview
 from dtoolkit.widgets import PartitionPanel, matrices, networks, planning
 from dtoolkit.widgets.workers import wait_until_closed
 
@@ -116,6 +117,38 @@ def test_parts_that_do_not_fill_their_nodes_are_planned_without_times(panel):
 def test_one_part_is_one_part(panel):
     panel.set(parts=1)
     assert "over 1 part (" in panel.state["status"]
+
+
+def test_partitioners_that_are_not_installed_say_so(monkeypatch):
+    monkeypatch.setattr(planning, "find_spec", lambda name: None if name == "pymetis" else name)
+    panel = PartitionPanel()
+    offered = panel.controls["partition"].options
+    assert offered["metis"] == "METIS (not installed)"
+    assert [name for name, words in offered.items() if "not installed" in words] == ["metis"]
+    panel.close()
+
+
+@pytest.mark.parametrize(("parts", "numbers"), [(12, True), (16, False)])
+def test_numbers_stand_in_cells_that_have_room_for_them(panel, parts, numbers):
+    panel.set(parts=16)
+    panel.set(parts=parts)
+    assert bool(panel.figure().data[-1].texttemplate) == numbers
+    assert bool(panel._live.widget.data[-1].texttemplate) == numbers
+
+
+@pytest.mark.parametrize("width", [400, 560, 700, 820])
+def test_the_subtitle_fits_the_width(width):
+    A = dt.data.power_law(4096, 8, seed=1)
+    made = dt.plan(A, parts=128, partition="random")
+    shown = overview(A, made, k=64, width=width, beside=width > 620).layout.title.subtitle.text
+    assert "4,096 × 4,096" in shown
+    assert len(shown) * 6.3 < width - 62
+    assert ("reordered by part" in shown) == (width >= 700)
+
+
+def test_the_picture_has_a_name_that_is_whole(panel):
+    options = panel._live.widget._config["toImageButtonOptions"]
+    assert options == {"filename": "partition-figure"}
 
 
 def test_1024_parts(panel):
