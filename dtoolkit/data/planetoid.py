@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import zipfile
-import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +16,7 @@ from scipy.sparse import csr_array
 from dtoolkit.data.canonical import from_triplets
 from dtoolkit.data.labelled_graph import LabelledGraph
 from dtoolkit.data.pickles import read_pickle
+from dtoolkit.data.planetoid_arrays import read_arrays, sparse_features
 from dtoolkit.errors import MatrixFormatError
 
 __all__ = ["URL", "planetoid"]
@@ -76,8 +75,8 @@ def planetoid(name: str = "cora", *, root: str | os.PathLike[str] | None = None)
 
     Raises
     ------
-    ValueError
-        There is no set of this name.
+    ValueError, TypeError
+        There is no set of this name, or `root` is no path.
     MatrixFormatError
         A file is broken, or files do not fit together: names the file and the fault.
     ModuleNotFoundError
@@ -88,7 +87,7 @@ def planetoid(name: str = "cora", *, root: str | os.PathLike[str] | None = None)
     key = name.lower() if isinstance(name, str) else name
     if key not in _SETS:
         raise ValueError(f"name={name!r}: wanted one of {', '.join(map(repr, _SETS))}")
-    place = None if root is None else Path(root).expanduser()
+    place = _place(root)
     if place is not None and place.is_file():
         return _from_npz(key, place)
     folders = _folders(key, place)
@@ -99,6 +98,37 @@ def planetoid(name: str = "cora", *, root: str | os.PathLike[str] | None = None)
         if all((folder / _file(key, part)).is_file() for part in _PARTS):
             return _from_public(key, folder)
     return _from_public(key, _download(key, place, folders))
+
+
+def _place(root: Any) -> Path | None:
+    """``root=`` as a path."""
+    if root is None:
+        return None
+    if not isinstance(root, str | os.PathLike) or not isinstance(os.fspath(root), str):
+        raise TypeError(
+            f"root={root!r} is {type(root).__name__}: wanted a folder, a .npz file, or None for "
+            "the cache"
+        )
+    if not os.fspath(root):
+        raise ValueError(
+            "root='' names no folder: wanted one, or a .npz file; '.' is the current folder, None "
+            "the cache"
+        )
+    return Path(root).expanduser()
+
+
+def _from_npz(key: str, path: Path) -> LabelledGraph:
+    part = read_arrays(path)
+    try:
+        features = sparse_features(path, part)
+        n = int(part["num_nodes"])
+        return _graph(key, n, part["edges"], features, part["labels"], part, str(path))
+    except MatrixFormatError as error:
+        if error.path == str(path):
+            raise
+        raise MatrixFormatError(str(path), error.fault) from error
+    except (ValueError, TypeError, IndexError, OverflowError, MemoryError) as error:
+        raise MatrixFormatError(str(path), f"is no graph saved as arrays: {error}") from error
 
 
 def _folders(key: str, root: Path | None) -> list[Path]:
@@ -155,36 +185,6 @@ def _download(key: str, root: Path | None, folders: list[Path]) -> Path:
                 "machine that has the network, and pass their folder as root="
             ) from error
     return folder
-
-
-def _from_npz(key: str, path: Path) -> LabelledGraph:
-    broken = (
-        ValueError, KeyError, TypeError, IndexError, EOFError, OSError, MemoryError, OverflowError,
-        NotImplementedError, zipfile.BadZipFile, zlib.error,
-    )  # fmt: skip
-    try:
-        with np.load(path, allow_pickle=False) as kept:
-            if not hasattr(kept, "files"):
-                raise ValueError("it holds a single array")
-            missing = sorted(_KEYS - set(kept.files))
-            if missing:
-                raise ValueError(f"it has no {', '.join(missing)}")
-            part = {name: kept[name] for name in _KEYS}
-        n = int(part["num_nodes"])
-        arrays = (part["feat_data"], part["feat_indices"], part["feat_indptr"])
-        features = sparse.csr_array(arrays, shape=tuple(int(m) for m in part["feat_shape"]))
-        return _graph(key, n, part["edges"], features, part["labels"], part, str(path))
-    except MatrixFormatError as error:
-        raise MatrixFormatError(str(path), error.fault) from error
-    except broken as error:
-        fault = f"is no graph saved as arrays: {error}"
-        raise MatrixFormatError(str(path), fault) from error
-
-
-_KEYS = {
-    *("num_nodes", "edges", "labels", "train", "val", "test"),
-    *("feat_indptr", "feat_indices", "feat_data", "feat_shape"),
-}
 
 
 def _from_public(key: str, folder: Path) -> LabelledGraph:

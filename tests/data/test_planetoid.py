@@ -266,21 +266,33 @@ def arrays():
 @pytest.mark.parametrize(
     ("name", "value", "fault"),
     [
-        ("num_nodes", np.int64(4), "row 9, but there are 4 rows"),
-        ("edges", np.array([[0, 10]]), "10"),
-        ("edges", np.array([[0, -1]]), "-1"),
+        ("num_nodes", np.int64(4), "edges run from 0 to 9: wanted 0 to 3"),
+        ("num_nodes", np.int64(11), "feat_shape has 10 rows, and num_nodes is 11"),
+        ("edges", np.array([[0, 10]]), "edges run from 0 to 10: wanted 0 to 9"),
+        ("edges", np.array([[0, -1]]), "edges run from -1 to 0"),
+        ("edges", np.array([[99, 99]]), "edges run from 99 to 99"),
         ("edges", np.zeros((3, 3), np.int32), "pairs of nodes"),
-        ("edges", np.zeros((3, 2)), "pairs of nodes"),
-        ("feat_indices", np.full(3, 99), "."),
-        ("feat_shape", np.array([10]), "."),
-        ("labels", np.zeros(10), "."),
+        ("edges", np.zeros((3, 2)), "edges is of dtype float64: wanted integers"),
+        ("feat_indices", np.full(3, 99), "feat_indptr must rise from 0 to 3"),
+        ("feat_shape", np.array([10]), r"feat_shape is \[10\]: wanted numbers of nodes and"),
+        ("feat_shape", np.array([]), "feat_shape is of dtype float64: wanted integers"),
+        ("feat_shape", np.array([], int), r"feat_shape is \[\]: wanted numbers of nodes and"),
+        ("feat_shape", np.array([10, 2]), "feat_indices run from 0 to 4: wanted 0 to 1"),
+        ("feat_shape", np.array([9, 5]), "feat_shape has 9 rows, and num_nodes is 10"),
+        ("feat_data", np.ones(3), "feat_data has 3 entries and feat_indices"),
+        ("feat_data", np.full(3, 1j), "feat_data is of dtype complex128: wanted real"),
+        ("feat_indptr", np.arange(4), "feat_indptr has 4 entries: wanted 11"),
+        ("num_nodes", np.array([10, 10]), r"num_nodes has shape \(2,\): wanted a number"),
+        ("num_nodes", np.float64(10), "num_nodes is of dtype float64: wanted integers"),
+        ("train", np.arange(3.0), "train is of dtype float64: wanted node numbers, or a mask"),
+        ("labels", np.zeros(10), "labels is of dtype float64: wanted integers"),
         ("labels", np.zeros(9, np.int64), "labels have shape"),
         ("train", np.array([0, 10]), "train has nodes 0 to 10"),
         ("train", np.array([0, 0]), "names node 0 twice"),
         ("test", np.array([0, 6]), "in train and in test"),
         ("test", np.array([8]), "node 8, whose label is unknown"),
         ("val", None, "it has no val"),
-        ("edges", np.array([{}], dtype=object), "."),
+        ("edges", np.array([{}], dtype=object), "edges cannot be read: it holds objects"),
     ],
 )
 def test_arrays_that_do_not_fit(tmp_path, name, value, fault):
@@ -294,6 +306,55 @@ def test_arrays_that_do_not_fit(tmp_path, name, value, fault):
     with pytest.raises(MatrixFormatError, match=fault) as error:
         planetoid("cora", root=tmp_path)
     assert "cora.npz" in str(error.value)
+
+
+@pytest.mark.parametrize("name", sorted(arrays()))
+def test_each_array_dropped_or_retyped_is_told_by_name(tmp_path, name):
+    kept = arrays()
+    good = np.asarray(kept[name])
+    wrong = [
+        None,
+        good.astype("U21"),
+        good.astype("S21"),
+        good.astype(complex),
+        good.astype("datetime64[s]") if good.dtype.kind == "i" else good.astype("U5"),
+        good.astype(object),
+        np.array(None),
+        np.stack([good, good]),
+        np.full(good.shape, -1, np.int64) if name not in ("labels", "feat_data") else good[:-1],
+    ]
+    if name != "feat_data":
+        wrong += [good.astype(float), good + 0.5]
+    for changed in wrong:
+        np.savez(tmp_path / "cora.npz", **{key: a for key, a in kept.items() if key != name})
+        if changed is not None:
+            np.savez(tmp_path / "cora.npz", **{**kept, name: changed})
+        with pytest.raises(MatrixFormatError, match=rf"cora\.npz: .*{name}") as error:
+            planetoid("cora", root=tmp_path)
+        assert "allow_pickle" not in str(error.value)
+
+
+def test_splits_may_be_masks_or_empty(tmp_path):
+    kept = arrays()
+    mask = np.arange(10) < 3
+    np.savez(tmp_path / "cora.npz", **{**kept, "train": mask, "val": np.array([])})
+    graph = planetoid("cora", root=tmp_path)
+    assert graph.train.tolist() == [0, 1, 2]
+    assert graph.val.tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("root", "error", "words"),
+    [
+        (3, TypeError, "root=3 is int: wanted a folder"),
+        (b"here", TypeError, "root=b'here' is bytes"),
+        (True, TypeError, "root=True is bool"),
+        ("", ValueError, "root='' names no folder"),
+    ],
+)
+def test_wrong_roots(root, error, words):
+    with pytest.raises(error, match=words):
+        planetoid("cora", root=root)
 
 
 def test_files_that_are_no_archive(tmp_path):
