@@ -15,11 +15,13 @@ __all__ = [
     "check_latency",
     "check_operation",
     "check_order",
+    "check_stages",
     "dimensions_of",
 ]
 
 OPERATIONS = ("all_reduce", "reduce_scatter", "all_gather")
 ORDERS = ("fifo", "scf")
+MOST_STAGES = 500_000  # of a simulation: about ten seconds
 
 
 def dimensions_of(network: Network) -> tuple[Dimension, ...]:
@@ -84,6 +86,27 @@ def check_chunks(chunks: int) -> None:
     """
     if isinstance(chunks, bool) or not isinstance(chunks, int | np.integer) or chunks < 1:
         raise ValueError(f"chunks must be a whole number of at least 1, got {chunks!r}")
+
+
+def check_stages(chunks: int, stages: int) -> None:
+    """Refuse more stages than can be simulated in about ten seconds.
+
+    Parameters
+    ----------
+    chunks : int
+        As the argument has it.
+    stages : int
+        In all.
+
+    Raises
+    ------
+    ValueError
+    """
+    if stages > MOST_STAGES:
+        raise ValueError(
+            f"chunks={int(chunks)} makes {stages:,} stages: wanted so few chunks that there are at "
+            f"most {MOST_STAGES:,}"
+        )
 
 
 def check_latency(latency: bool) -> None:

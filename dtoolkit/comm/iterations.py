@@ -22,7 +22,13 @@ import pandas as pd
 
 from dtoolkit.comm import units
 from dtoolkit.comm.amounts import grid_text, seconds_text
-from dtoolkit.comm.arguments import check_chunks, check_latency, check_order, dimensions_of
+from dtoolkit.comm.arguments import (
+    check_chunks,
+    check_latency,
+    check_order,
+    check_stages,
+    dimensions_of,
+)
 from dtoolkit.comm.collectives import Collective, Collectives, carve
 from dtoolkit.comm.exact import rational
 from dtoolkit.comm.network import Dimension, Network
@@ -132,7 +138,7 @@ def iteration(
     policy : {"baseline", "themis", "ideal"} or Policy
     order : {"fifo", "scf"}
     chunks : int
-        Into how many chunks each collective is cut.
+        Into how many chunks each collective is cut; at most 500,000 stages in the whole step.
     latency : bool
         As in :func:`dtoolkit.comm.simulate`.
     bucket : int or str
@@ -155,6 +161,8 @@ def iteration(
     check_latency(latency)
     name = "ideal" if isinstance(policy, str) and policy == "ideal" else chosen(policy).name
     step = _Step(made, dimensions, units.size(bucket, "bucket"))
+    if name != "ideal":
+        check_stages(chunks, int(chunks) * step.stages)
     time, waits, queues = step.run(policy, order, int(chunks), bool(latency))
     return Iteration(
         made, dimensions, name, order, int(chunks), bool(latency), time, waits, queues.frame()
@@ -217,6 +225,18 @@ class _Step:
         self._copy, self._everyone, self._copies = copy, everyone, copies
         self._buckets = _buckets(workload, bucket)
         self._joined, self._unjoined = _joined(workload)
+
+    @property
+    def stages(self) -> int:
+        """Stages of all collectives, each in one chunk."""
+        layers = self._workload.layers
+        activations = 2 * sum(layer.activation > 0 for layer in layers)  # forward and backward
+        exchanges = 2 * sum(layer.exchange > 0 for layer in layers)
+        return (
+            2 * activations * len(self._copy)
+            + exchanges * len(self._everyone)
+            + 2 * len(self._buckets) * len(self._copies)
+        )
 
     def run(
         self, policy: str | Policy, order: str, chunks: int, latency: bool

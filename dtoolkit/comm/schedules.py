@@ -28,11 +28,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtoolkit.comm.amounts import grid_text, plural
-from dtoolkit.comm.arguments import check_chunks, check_operation, dimensions_of
+from dtoolkit.comm.arguments import check_chunks, check_operation, check_stages, dimensions_of
 from dtoolkit.comm.network import Dimension, Network
 from dtoolkit.comm.themis import Policy, chosen, cite
 
-__all__ = ["Schedule", "Stage", "schedule"]
+__all__ = ["Schedule", "Stage", "schedule", "stage_count"]
 
 _VERSION = 1
 
@@ -223,6 +223,8 @@ def schedule(
     policy : {"baseline", "themis"} or Policy
         Or a user's own, :class:`dtoolkit.comm.themis.Policy`.
     chunks : int
+        So few that they have at most 500,000 stages between them: one in each dimension of more
+        than one rank, two for an all-reduce.
     operation : {"all_reduce", "reduce_scatter", "all_gather"}
 
     Returns
@@ -232,17 +234,24 @@ def schedule(
     Raises
     ------
     ValueError
-        For an argument out of place, or a policy that gives no permutations.
+        For an argument out of place, too many chunks, or a policy that gives no permutations.
     """
     check_operation(operation)
     check_chunks(chunks)
     dimensions = dimensions_of(network)
+    check_stages(chunks, stage_count(dimensions, chunks, operation))
     choice = chosen(policy)
     half = "all_gather" if operation == "all_gather" else "reduce_scatter"
     orders = _permutations(choice.orders(dimensions, int(chunks), half), len(dimensions))
     if len(orders) != chunks:
         raise ValueError(f"policy {choice.name!r} gave {len(orders)} orders for {chunks} chunks")
     return Schedule(dimensions, orders, operation, choice.name)
+
+
+def stage_count(dimensions: tuple[Dimension, ...], chunks: int, operation: str) -> int:
+    """Stages that chunks have between them; where there are none, each chunk counts as one."""
+    visits = sum(d.ranks > 1 for d in dimensions)
+    return int(chunks) * max(1, visits * (2 if operation == "all_reduce" else 1))
 
 
 @lru_cache(maxsize=4096)

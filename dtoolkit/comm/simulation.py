@@ -29,11 +29,12 @@ from dtoolkit.comm.arguments import (
     check_latency,
     check_operation,
     check_order,
+    check_stages,
     dimensions_of,
 )
 from dtoolkit.comm.exact import floats, rational
 from dtoolkit.comm.network import Dimension, Network
-from dtoolkit.comm.schedules import Schedule, schedule
+from dtoolkit.comm.schedules import Schedule, schedule, stage_count
 from dtoolkit.comm.serving import serve
 from dtoolkit.comm.themis import Policy, cite
 
@@ -160,7 +161,9 @@ def simulate(
         In a dimension's queue: first come, first served, or the stage that moves fewest bytes
         first.
     chunks : int
-        Into how many equal chunks the tensor is cut. A given schedule has its own.
+        Into how many equal chunks the tensor is cut; at most 500,000 stages, which take about ten
+        seconds to simulate (an all-reduce has two a chunk and dimension). A given schedule has its
+        own.
     latency : bool
         False: latencies count as 0.
     operation : {"all_reduce", "reduce_scatter", "all_gather"}
@@ -191,6 +194,7 @@ def simulate(
     check_operation(operation)
     if isinstance(policy, Schedule):
         plan = _fitting(policy, dimensions, operation)
+        check_stages(plan.chunks, stage_count(dimensions, plan.chunks, operation))
     elif isinstance(policy, str) and policy == "ideal":
         return _ideal(dimensions, amount, operation, order, chunks, bool(latency))
     else:

@@ -60,6 +60,17 @@ def test_a_dimension_of_one_rank_neither_takes_time_nor_counts_as_bandwidth() ->
     assert "on 1 rank, baseline" in repr(alone)
 
 
+def test_more_chunks_than_can_be_simulated() -> None:
+    layers = (Layer("a", 1, 2, gradient=3, exchange=4), Layer("b", 1, 2, activation=3))
+    made = Workload("one", layers)
+    step = iteration(made, PAIR, chunks=5)
+    # An all-reduce of gradients, none of activations on one rank, and two exchanges.
+    assert len(step.bars) == 5 * (2 + 2 * 1)
+    with pytest.raises(ValueError, match=r"chunks=125001 makes 500,004 stages"):
+        iteration(made, PAIR, chunks=125_001)
+    assert iteration(made, PAIR, "ideal", chunks=10**6).chunks == 10**6
+
+
 def test_gradients_hide_behind_the_backward_pass() -> None:
     """Two layers of 1 s forward and 2 s backward, 3 bytes each: the second's hides 2 s of 3."""
     layers = (Layer("a", 1, 2, gradient=3), Layer("b", 1, 2, gradient=3))

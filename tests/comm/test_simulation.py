@@ -317,6 +317,30 @@ def test_the_ideal_can_be_reached_where_a_dimension_has_one_rank() -> None:
     assert bound.by_dimension["utilisation"].tolist() == [0.0, 1.0]
 
 
+@pytest.mark.parametrize("policy", ["baseline", "themis"])
+def test_more_chunks_than_can_be_simulated(policy: str) -> None:
+    """Four stages a chunk of an all-reduce in two dimensions, two of an all-gather."""
+    network = topology("2D-SW_SW")
+    with pytest.raises(ValueError, match=r"chunks=1000000 makes 4,000,000 stages: .* 500,000"):
+        simulate(network, "1MB", policy, chunks=10**6)
+    with pytest.raises(ValueError, match=r"chunks=125001 makes 500,004 stages"):
+        simulate(network, "1MB", policy, chunks=125_001)
+    with pytest.raises(ValueError, match=r"chunks=250001 makes 500,002 stages"):
+        simulate(network, "1MB", policy, chunks=250_001, operation="all_gather")
+    with pytest.raises(ValueError, match=r"chunks=1000000000 makes"):
+        dt.comm.schedule(Network.flat(1, bandwidth=1), policy, chunks=10**9)
+    own = dt.comm.Schedule(network.dimensions, ((0, 1),) * 125_001)
+    with pytest.raises(ValueError, match=r"chunks=125001 makes 500,004 stages"):
+        simulate(network, "1MB", own)
+    assert simulate(network, "1MB", "ideal", chunks=10**6).chunks == 10**6
+
+
+def test_as_many_chunks_as_it_says() -> None:
+    made = simulate(Network.flat(2, bandwidth=1e9), "1MB", chunks=20_000)
+    assert len(made.bars) == 40_000
+    assert made.time == pytest.approx(1e-3)
+
+
 def test_errors_in_words() -> None:
     network = topology("2D-SW_SW")
     with pytest.raises(ValueError, match="size"):
