@@ -22,6 +22,7 @@ import pandas as pd
 from dtoolkit.comm.amounts import plural, seconds_text
 from dtoolkit.comm.network import Network
 from dtoolkit.comm.phase_time import PhaseTime, launches_of, link_frame, time_of
+from dtoolkit.comm.rates import dtype_name
 from dtoolkit.comm.traffic import Traffic
 
 if TYPE_CHECKING:
@@ -168,8 +169,8 @@ def predict(
     Raises
     ------
     ValueError
-        If the ranks differ, or ``k`` or ``c_dtype`` come with what is not a plan, or ``what`` is
-        nothing that has traffic.
+        If the ranks differ, or ``k`` or ``c_dtype`` come with what is not a plan, or ``dtype`` or
+        ``c_dtype`` is none, or ``what`` is nothing that has traffic.
     """
     if not isinstance(network, Network):
         raise ValueError(f"network is a {type(network).__name__}: wanted a dtoolkit.comm.Network")
@@ -195,6 +196,8 @@ def _traffic(what: Any, k: int | None, dtype: Any, c_dtype: Any) -> Traffic:
         return what.demand(k=64 if k is None else k, dtype=of, c_dtype=c_dtype)
     if k is not None or c_dtype is not None:
         raise ValueError("k and c_dtype turn the rows of a plan into bytes; this is not a plan")
+    if dtype is not None:
+        dtype_name(dtype)  # refuses what is none, also where the network has one rate for all
     if isinstance(what, Traffic):
         return what
     if callable(getattr(what, "traffic", None)):

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dtoolkit.spmm.summary import itemsize
+
 if TYPE_CHECKING:
     from dtoolkit.comm import Traffic
     from dtoolkit.spmm.planned import Plan
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["demand"]
 
 
-def demand(plan: Plan, k: int, b_dtype: Any, c_dtype: Any = None) -> Traffic:
+def demand(plan: Plan, k: int, dtype: Any, c_dtype: Any = None) -> Traffic:
     """Bytes and work of one product, phase by phase, in the order in which a rank takes them.
 
     Partial rows that leave first are computed before anything is sent (phase "spmm/pack", where
@@ -27,14 +29,22 @@ def demand(plan: Plan, k: int, b_dtype: Any, c_dtype: Any = None) -> Traffic:
     plan : Plan
     k : int
         Dense columns.
-    b_dtype, c_dtype : dtype
+    dtype, c_dtype : dtype
+        Of B and of C; C's is by default B's.
+
+    Raises
+    ------
+    PlanError
+        Naming the argument that is no dtype of a product.
     """
     from dtoolkit.comm import Phase, Traffic
 
     none = np.zeros(plan.parts, dtype=np.int64)
     still = np.zeros((plan.parts, plan.parts), dtype=np.int64)
     label = f"{plan.strategy} over {plan.parts} ranks, {k} columns"
-    computed = b_dtype if c_dtype is None else c_dtype
+    itemsize(dtype, "dtype")
+    computed = dtype if c_dtype is None else c_dtype
+    itemsize(computed, "c_dtype")
     stages = plan.stages
     later = sum((stage.partial for stage in stages[1:]), start=none)
     arriving = sum((stage.remote + stage.through + stage.partial for stage in stages), start=none)
@@ -45,7 +55,7 @@ def demand(plan: Plan, k: int, b_dtype: Any, c_dtype: Any = None) -> Traffic:
     if stages[0].partial.any():
         packed = _columns(stages[0].partial, k)
         phases.append(Phase("spmm/pack", still, packed))
-    sent = plan.stage_bytes(k, b_dtype, c_dtype)
+    sent = plan.stage_bytes(k, dtype, c_dtype)
     for number, (stage, name) in enumerate(zip(stages, plan.phases, strict=True)):
         meanwhile = later if number == 0 else none
         if number == plan.busy_stage:

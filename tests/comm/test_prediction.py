@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dtoolkit as dt
 from dtoolkit.comm import Event, Network, Phase, Prediction, Trace, Traffic, predict
 
 GB = 10**9
@@ -192,6 +193,23 @@ def test_wrong_arguments_are_refused_by_name():
         predict(None, two_tier())
     with pytest.raises(ValueError, match="ndarray has no traffic"):
         predict(np.zeros((4, 4), int), two_tier())
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_dtype_that_is_none_is_named_as_the_argument_is(parts):
+    plan = dt.plan(np.eye(4), parts=parts)
+    network = Network.flat(parts, bandwidth=1e9)
+    for refused in (
+        lambda: predict(plan, network, dtype="foo"),
+        lambda: plan.predict(network, dtype="foo"),
+        lambda: plan.demand(8, "foo"),
+        lambda: plan.demand(8, "foo", "float32"),
+        lambda: predict(plan.demand(8), network, dtype="foo"),
+    ):
+        with pytest.raises(ValueError, match=r"^dtype='foo' is (not a|no) dtype"):
+            refused()
+    with pytest.raises(ValueError, match=r"^c_dtype='foo' is not a dtype"):
+        predict(plan, network, c_dtype="foo")
 
 
 def test_a_prediction_says_in_text_that_it_is_modelled():
