@@ -17,6 +17,7 @@ from dtoolkit.cluster import probes
 from dtoolkit.cluster.fits import errors_of, line_through, pair_lines
 from dtoolkit.cluster.probes import Work
 from dtoolkit.comm.network import Network
+from dtoolkit.comm.units import seconds as read_seconds
 from dtoolkit.comm.units import size
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def register(work: Workload) -> None:
 def calibrate(
     cluster: Cluster,
     *,
-    seconds: float = 4.0,
+    seconds: float | str = 4.0,
     sizes: Sequence[int | str] = SIZES,
     seed: int = 0,
     work: Workload | None = None,
@@ -80,13 +81,13 @@ def calibrate(
     ----------
     cluster : Cluster
         Idle, on this machine or elsewhere.
-    seconds : float
-        How long it may take, about; each thing is measured at least once whatever it takes.
+    seconds : float or str
+        How long it may take, about, or text such as ``"4s"``; each thing is measured at least once whatever it takes.
     sizes : sequence of int or str
         Bytes that all ranks together send at once, or text such as ``"4MB"``. Sizes that would take
         too long are left out, but for the two smallest.
     seed : int
-        Which pairs are measured where there are too many, and which rows are picked. Pairs on one
+        At least 0. Which pairs are measured where there are too many, and which rows are picked. Pairs on one
         host are taken to be alike, and so are those on two, but for pairs whose times all differ
         from what is usual.
     work : Workload, optional
@@ -102,14 +103,16 @@ def calibrate(
     Raises
     ------
     ValueError
-        For no time, or fewer than two sizes.
+        For no time, fewer than two sizes, or another value that makes no sense; before anything
+        runs.
+    TypeError
+        For a cluster, work or progress that is none, or sizes that are no sequence.
     """
-    if not seconds > 0:
-        raise ValueError(f"seconds must be above 0, got {seconds}")
-    amounts = sorted({size(amount, "sizes") for amount in sizes})
-    if len(amounts) < 2 or amounts[0] < 1:
-        raise ValueError(f"sizes must be two numbers of bytes or more, got {tuple(sizes)}")
-    job = _Job(cluster, seconds, seed, progress or (lambda share, text: None))
+    _check(cluster, seed, work, progress)
+    limit, amounts = read_seconds(seconds, "seconds"), _amounts(sizes)
+    if not limit > 0:
+        raise ValueError(f"seconds must be above 0, got {seconds!r}")
+    job = _Job(cluster, limit, int(seed), progress or (lambda share, text: None))
     with _untraced(cluster):
         job.tell("launches")
         kernel = work or (_registered[0] if _registered else None)
@@ -130,6 +133,43 @@ def calibrate(
         overlap=hidden,
         error=statistics.median([*found, *errors]) if job.size > 1 else None,
     )
+
+
+def _check(cluster: Any, seed: Any, work: Any, progress: Any) -> None:
+    """Refuse what would fail in the middle of a calibration."""
+    from dtoolkit.cluster.cluster import Cluster  # which is made of much else
+
+    if not isinstance(cluster, Cluster):
+        raise TypeError(f"cluster must be a dtoolkit.Cluster, got {_kind(cluster)}")
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise ValueError(f"seed must be an integer of at least 0, got {seed!r}")
+    if work is not None and not isinstance(work, Workload):
+        raise TypeError(
+            "work must be a dtoolkit.cluster.calibrate.Workload(compute, launch) or None, got "
+            f"{_kind(work)}"
+        )
+    for name, value in (("progress", progress), ("work.launch", work and work.launch)):
+        if value is not None and not callable(value):
+            raise TypeError(f"{name} must be callable or None, got {_kind(value)}")
+    if work is not None and not callable(work.compute):
+        raise TypeError(f"work.compute must be callable, got {_kind(work.compute)}")
+
+
+def _amounts(sizes: Any) -> list[int]:
+    """Read the sizes, ascending."""
+    if isinstance(sizes, str | bytes) or not isinstance(sizes, Sequence | np.ndarray):
+        raise TypeError(
+            "sizes must be a sequence of two numbers of bytes or more, such as (100_000, '4MB'), "
+            f"got {_kind(sizes)}"
+        )
+    amounts = sorted({size(amount, f"sizes[{i}]") for i, amount in enumerate(sizes)})
+    if len(amounts) < 2 or amounts[0] < 1:
+        raise ValueError(f"sizes must be two numbers of bytes or more, got {tuple(sizes)}")
+    return amounts
+
+
+def _kind(value: Any) -> str:
+    return "None" if value is None else f"{value!r} of type {type(value).__name__}"
 
 
 @dataclass

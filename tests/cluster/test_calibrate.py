@@ -128,12 +128,44 @@ def test_a_network_with_its_launches_travels_as_a_file(
         ({"seconds": 0}, "seconds must be above 0"),
         ({"sizes": (1000,)}, "sizes must be two numbers"),
         ({"sizes": (0, 1000)}, "sizes must be two numbers"),
-        ({"sizes": (1000, "4Mb")}, "sizes"),
+        ({"sizes": (1000, "4Mb")}, r"sizes\[1\]='4Mb' counts bits"),
+        ({"sizes": (1000, 1.5)}, r"sizes\[1\]=1\.5"),
+        ({"sizes": (1000, None)}, r"sizes\[1\]=None is None"),
+        ({"sizes": 5}, "sizes must be a sequence of .*, got 5 of type int"),
+        ({"sizes": None}, "sizes must be a sequence of .*, got None"),
+        ({"sizes": "4MB"}, "sizes must be a sequence of .*, got '4MB' of type str"),
+        ({"seconds": -1}, "seconds=-1: wanted a finite time"),
+        ({"seconds": "4"}, "seconds='4' has no unit"),
+        ({"seconds": float("inf")}, "seconds=inf: wanted a finite time"),
+        ({"seconds": float("nan")}, "seconds=nan: wanted a finite time"),
+        ({"seconds": None}, "seconds=None is None: wanted seconds as a number"),
+        ({"seconds": True}, "seconds=True is of type bool"),
+        ({"work": 3}, r"work must be a .*Workload\(compute, launch\) or None, got 3"),
+        ({"work": Workload(3)}, "work.compute must be callable, got 3"),  # type: ignore[arg-type]
+        ({"work": Workload(max, 3)}, "work.launch must be callable"),  # type: ignore[arg-type]
+        ({"progress": 3}, "progress must be callable or None, got 3"),
+        ({"seed": "x"}, "seed must be an integer of at least 0, got 'x'"),
+        ({"seed": -1}, "seed must be an integer of at least 0, got -1"),
+        ({"seed": 1.5}, r"seed must be an integer of at least 0, got 1\.5"),
+        ({"seed": True}, "seed must be an integer of at least 0, got True"),
+        ({"cluster": None}, "cluster must be a dtoolkit.Cluster, got None"),
+        ({"cluster": 4}, "cluster must be a dtoolkit.Cluster, got 4 of type int"),
     ],
 )
 def test_what_makes_no_sense(cluster1: dt.Cluster, wrong: Any, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        calibrate(cluster1, **wrong)
+    said: list[str] = []
+    arguments = {"progress": lambda share, text: said.append(text), **wrong}
+    cluster = arguments.pop("cluster", cluster1)
+    with pytest.raises((ValueError, TypeError), match=words):
+        calibrate(cluster, **arguments)
+    assert said == [], "nothing has run"
+
+
+def test_seconds_are_text_too(cluster1: dt.Cluster) -> None:
+    network = calibrate(
+        cluster1, seconds="400ms", sizes=np.array([10_000, 400_000]), seed=np.int64(1)
+    )
+    assert network.ranks == 1
 
 
 # ------------------------------------------------- a network that is known: the emulated one
