@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -164,3 +165,67 @@ def test_partial_sums_wait_for_the_rows_that_they_need():
     together = replace(made.stages[0], c=made.stages[1].c)
     with pytest.raises(PlanError, match=r"before row .* of B has come"):
         replace(made, stages=(together,)).check(A)
+
+
+MAY_LACK = ("nodes", "matched", "matching")
+
+
+def parts_of(path):
+    with np.load(path) as kept:
+        return {name: kept[name] for name in kept.files}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"strategy": "oblivious"},
+        {"strategy": "2d"},
+        {"strategy": "hier-joint", "ranks_per_node": 2},
+        {"partition": "random"},
+    ],
+    ids=str,
+)
+def test_files_that_are_no_whole_plan_are_told_by_name(tmp_path, arguments):
+    file = tmp_path / "made.npz"
+    plan(uniform(40, 3, seed=0), parts=4, **arguments).save(file)
+    whole = parts_of(file)
+    assert Plan.load(file).parts == 4
+    for name, array in whole.items():
+        wrong = [array.astype(float)] if name != "about" else [np.array("{"), np.array("[]")]
+        for changed in (*wrong, np.full(array.shape, "text"), np.array([{}], object), None):
+            np.savez(file, **{k: a for k, a in whole.items() if k != name})
+            if changed is not None:
+                np.savez(file, **{**whole, name: changed})
+            if changed is None and (name in MAY_LACK or not array.size):
+                continue
+            with pytest.raises(PlanError, match=rf"made\.npz is no plan.*{name}") as error:
+                Plan.load(file)
+            assert "pickle" not in str(error.value)
+    about = json.loads(str(whole["about"]))
+    for name in about.keys() - {"format", "version"}:
+        less = {key: value for key, value in about.items() if key != name}
+        np.savez(file, **{**whole, "about": np.array(json.dumps(less))})
+        with pytest.raises(PlanError, match=rf"made\.npz is no plan.*it has no field '{name}'"):
+            Plan.load(file)
+
+
+def test_files_that_are_no_plan_are_told_without_advice_on_pickles(tmp_path):
+    file = tmp_path / "some"
+    for content, words in (
+        (b"", "it is empty"),
+        (b"no plan", "no whole archive"),
+        (b"\x80\x04K\x01.", "no whole archive"),
+        (b"\x93NUMPY\x01\x00v\x00", "no whole archive"),
+    ):
+        file.write_bytes(content)
+        with pytest.raises(PlanError, match=words) as error:
+            Plan.load(file)
+        assert "pickle" not in str(error.value)
+    np.savez(tmp_path / "other.npz", x=np.arange(3))
+    with pytest.raises(
+        PlanError, match=r"other\.npz is no plan: it has no array 'about', but hold"
+    ):
+        Plan.load(tmp_path / "other.npz")
+    with pytest.raises(FileNotFoundError):
+        Plan.load(tmp_path / "nowhere")
