@@ -82,14 +82,15 @@ def calibrate(
     cluster : Cluster
         Idle, on this machine or elsewhere.
     seconds : float or str
-        How long it may take, about, or text such as ``"4s"``; each thing is measured at least once whatever it takes.
+        How long it may take, about, or text such as ``"4s"``; each thing is measured at least once
+        whatever it takes.
     sizes : sequence of int or str
         Bytes that all ranks together send at once, or text such as ``"4MB"``. Sizes that would take
         too long are left out, but for the two smallest.
     seed : int
-        At least 0. Which pairs are measured where there are too many, and which rows are picked. Pairs on one
-        host are taken to be alike, and so are those on two, but for pairs whose times all differ
-        from what is usual.
+        At least 0. Which pairs are measured where there are too many, and which rows are picked.
+        Pairs on one host are taken to be alike, and so are those on two, but for pairs whose times
+        all differ from what is usual.
     work : Workload, optional
         What is computed; by default sparse products.
     progress : callable, optional
