@@ -14,7 +14,14 @@ import numpy as np
 from dtoolkit.figures import svg
 from dtoolkit.figures.html import card, facts, legend, picture, table
 from dtoolkit.figures.live_cards import array_card, cluster_card
-from dtoolkit.figures.phrases import balance_text, kind_text, layout_text, pairs_text, summed_text
+from dtoolkit.figures.phrases import (
+    balance_text,
+    kind_text,
+    layout_text,
+    pairs_text,
+    share_a_clock,
+    summed_text,
+)
 from dtoolkit.figures.theme import (
     CATEGORIES,
     bytes_text,
@@ -36,7 +43,6 @@ DENSE_COLUMNS = 64  # for which a plan's card states bytes
 MAX_OPERATIONS = 8
 MAX_PLANNED_AGAIN = 300_000  # nonzeros, for which the joint strategy is planned just to compare
 FIRST_ROWS = 48  # that a layout's card draws one by one
-ONE_CLOCK = 1e-7  # seconds: clocks that were compared by messages are never known as well as this
 
 
 def plan_card(plan: Plan) -> str:
@@ -188,7 +194,7 @@ def layout_card(layout: Layout) -> str:
 
 def _clocks(error: float) -> tuple[str, str]:
     """Say how far clocks may be apart, or that there is only one."""
-    if 0 < error < ONE_CLOCK:
+    if share_a_clock(error):
         return "clock", "one machine's, shared by all ranks"
     return "clocks agree to", f"±{seconds_text(error)}"
 

@@ -12,7 +12,14 @@ from dtoolkit.figures.theme import bytes_text, count_text
 if TYPE_CHECKING:
     from dtoolkit.arrays.layout import Layout
 
-__all__ = ["balance_text", "kind_text", "layout_text", "pairs_text", "summed_text"]
+__all__ = ["balance_text", "kind_text", "layout_text", "pairs_text", "share_a_clock", "summed_text"]
+
+ONE_CLOCK = 1e-7  # seconds: clocks that were compared by messages are never known as well as this
+
+
+def share_a_clock(error: float) -> bool:
+    """Whether the ranks of a trace with this error of the clock, in seconds, read one clock."""
+    return 0 < error < ONE_CLOCK
 
 
 def layout_text(layout: Layout) -> str:

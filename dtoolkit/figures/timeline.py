@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import plotly.graph_objects as go
 
+from dtoolkit.figures.phrases import share_a_clock
 from dtoolkit.figures.theme import (
     Mode,
     base_layout,
@@ -61,7 +62,11 @@ def timeline(trace: Trace, *, mode: Mode = "auto") -> go.Figure:
     total = int(frame["bytes_sent"].sum())
     word = "Emulated network, measured timeline" if trace.emulated else "Measured timeline"
     text = f"{word}: {plural(len(frame), 'event')} in {seconds_text(span)}"
-    error = f"clocks of the ranks agree within ±{seconds_text(trace.clock_error)}"
+    error = (
+        "all ranks read one machine's clock"
+        if share_a_clock(trace.clock_error)
+        else f"clocks of the ranks agree within ±{seconds_text(trace.clock_error)}"
+    )
     if trace.emulated:
         error += f"; emulated: {trace.emulated}"
     return go.Figure(

@@ -40,6 +40,12 @@ def test_titles_and_units(small_trace):
     assert "phase halo" in "".join(timeline(small_trace).data[0].text)
 
 
+def test_one_machines_clock_is_called_that():
+    event = Event(0, 0, "send", "", 0.0, 1.0, (0, 1), 0, "", "", "")
+    shown = timeline(Trace([event], ranks=2, clock_error=1e-9)).layout.title.subtitle.text
+    assert "all ranks read one machine's clock" in shown
+
+
 def test_rank_zero_is_on_top_and_idle_ranks_have_lanes():
     idle = Trace([Event(0, 1, "send", "", 0.0, 1.0, (1, 0), 0, "", "", "")], ranks=6)
     assert list(timeline(idle).layout.yaxis.range) == [5.5, -0.5]
