@@ -214,12 +214,6 @@ def test_any_local_kernel(cluster3, kernel):
         assert_product(dt.spmm.multiply(dA.T, D, kernel=kernel), A.T, D)
 
 
-def test_unknown_kernels_are_named(cluster3):
-    A = example(9, 9)
-    with pytest.raises(dt.errors.RankError, match="kernel='abacus'"):
-        dt.spmm.multiply(dt.distribute(cluster3, A), dense(9), kernel="abacus")
-
-
 def _forms_of(A):
     """The same matrix, as libraries and accidents present it."""
     coo = A.tocoo()
