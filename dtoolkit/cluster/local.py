@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import subprocess
 import sys
 from typing import Any
 
@@ -13,7 +12,7 @@ import dask
 from distributed import Client, Nanny, Scheduler, SpecCluster
 from distributed.system import MEMORY_LIMIT
 
-from dtoolkit.cluster import reaper
+from dtoolkit.cluster.reaping import Reaping
 
 __all__ = ["LocalWorkers"]
 
@@ -56,12 +55,7 @@ class LocalWorkers:
         gpus: list[str],
         interface: str | None,
     ) -> None:
-        self._reaper = subprocess.Popen(
-            [sys.executable, "-I", "-S", reaper.__file__],
-            stdin=subprocess.PIPE,
-            start_new_session=True,  # an interrupt of the terminal is not for it
-            text=True,
-        )
+        self._reaping = Reaping()
         self._pids: set[int] = set()
         place = {"interface": interface} if interface else {"host": "127.0.0.1"}
         env = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
@@ -113,19 +107,11 @@ class LocalWorkers:
             self.client.close(timeout=5)
             self.cluster.close(timeout=10)
         finally:
-            self._end_reaper()
-
-    def _end_reaper(self) -> None:
-        if self._reaper.stdin is not None:
-            self._reaper.stdin.close()
-        self._reaper.wait(timeout=10)
+            self._reaping.end()
 
     def _register(self, pid: int) -> None:
         self._pids.add(pid)
-        pipe = self._reaper.stdin
-        if pipe is not None and not pipe.closed:
-            pipe.write(f"{pid}\n")
-            pipe.flush()
+        self._reaping.register(pid)
 
 
 class _Processes(SpecCluster):

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from dtoolkit.cluster import reaper
+from dtoolkit.cluster.reaping import Reaping
 from dtoolkit.widgets.work import Job
 
 __all__ = ["Aside"]
@@ -50,7 +50,7 @@ class Aside:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        self._reaper: subprocess.Popen[str] | None = None
+        self._reaping: Reaping | None = None
         self._turn = threading.Lock()
 
     @property
@@ -84,16 +84,15 @@ class Aside:
     def end(self) -> None:
         """Kill the helper, if there is one; the next call starts another."""
         process, self._process = self._process, None
-        watch, self._reaper = self._reaper, None
+        reaping, self._reaping = self._reaping, None
         if process is not None:
             process.kill()
             process.wait(timeout=10)
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
                     _shut(pipe)
-        if watch is not None and watch.stdin is not None:
-            _shut(watch.stdin)
-            watch.wait(timeout=10)
+        if reaping is not None:
+            reaping.end()
 
     def _ask(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         with self._turn:
@@ -125,15 +124,8 @@ class Aside:
             env={**os.environ, "PYTHONPATH": found, "OMP_NUM_THREADS": "1"},
             start_new_session=True,  # an interrupt of the kernel is not for it
         )
-        self._reaper = subprocess.Popen(
-            [sys.executable, "-I", "-S", reaper.__file__],
-            stdin=subprocess.PIPE,
-            start_new_session=True,
-            text=True,
-        )
-        if self._reaper.stdin is not None:
-            self._reaper.stdin.write(f"{self._process.pid}\n")
-            self._reaper.stdin.flush()
+        self._reaping = Reaping()
+        self._reaping.register(self._process.pid)
         return self._process
 
 
