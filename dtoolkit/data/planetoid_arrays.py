@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from dtoolkit.data.archives import BROKEN
 from dtoolkit.errors import MatrixFormatError
 
 __all__ = ["read_arrays", "sparse_features"]
@@ -30,11 +30,6 @@ _ARRAYS = {
 }
 
 _WORDS = {"iu": "integers", "biuf": "real numbers", "iub": "node numbers, or a mask"}
-
-_BROKEN = (
-    *(zipfile.BadZipFile, zlib.error, EOFError, KeyError, MemoryError, NotImplementedError),
-    *(OSError, OverflowError, RuntimeError, SyntaxError, TypeError, ValueError),
-)
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
@@ -62,7 +57,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
                 part[name] = kept[name]
     except MatrixFormatError:
         raise
-    except _BROKEN as error:
+    except BROKEN as error:
         what = f"{name} cannot be read" if name else "it cannot be read"
         # NumPy's advice on pickles would lead astray: nothing here is pickled.
         why = ": it holds objects" if "pickle" in str(error) else f": {error}"

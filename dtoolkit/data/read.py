@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import lzma
 import os
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +10,7 @@ from numpy.typing import DTypeLike
 from scipy import sparse
 from scipy.sparse import csr_array
 
+from dtoolkit.data.archives import BROKEN
 from dtoolkit.data.canonical import Shape, check_row_pointer
 from dtoolkit.data.convert import as_csr
 from dtoolkit.data.edge_list import read_edge_list
@@ -97,10 +95,6 @@ def _kind(path: Path) -> str:
 
 
 def _read_npz(path: Path, dtype: DTypeLike | None) -> csr_array:
-    broken = (
-        ValueError, KeyError, TypeError, IndexError, EOFError, MemoryError, OverflowError,
-        NotImplementedError, zipfile.BadZipFile, zlib.error, lzma.LZMAError,
-    )  # fmt: skip
     with open(path, "rb") as file:
         try:
             # SciPy reads it without pickle, so that a file cannot run code.
@@ -110,6 +104,6 @@ def _read_npz(path: Path, dtype: DTypeLike | None) -> csr_array:
             return as_csr(stored, dtype=dtype, copy=False)
         except MatrixFormatError as error:
             raise MatrixFormatError(str(path), error.fault) from error
-        except broken as error:
+        except BROKEN as error:
             fault = f"is no matrix saved by scipy.sparse.save_npz: {error}"
             raise MatrixFormatError(str(path), fault) from error

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import zlib
 from dataclasses import astuple
 from os import PathLike
 from typing import TYPE_CHECKING, Any
-from zipfile import BadZipFile, is_zipfile
+from zipfile import is_zipfile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtoolkit.arrays.layout import Layout
+from dtoolkit.data.archives import BROKEN
 from dtoolkit.errors import PlanError
 from dtoolkit.spmm.choice import Candidate
 from dtoolkit.spmm.load import Load
@@ -125,7 +125,7 @@ def _arrays(path: str | PathLike[str]) -> _Named:
         with np.load(path, allow_pickle=False) as kept:
             for name in kept.files:
                 arrays[name] = kept[name]
-    except _BROKEN as error:
+    except BROKEN as error:
         what = f"its array {name!r} cannot be read" if name else "it cannot be read"
         # NumPy's advice on pickles would lead astray: a plan has none.
         why = "" if "pickle" in str(error) else f" ({error})"
@@ -137,12 +137,6 @@ def _arrays(path: str | PathLike[str]) -> _Named:
                 "integers"
             )
     return arrays
-
-
-_BROKEN = (
-    *(BadZipFile, zlib.error, EOFError, KeyError, MemoryError, NotImplementedError),
-    *(OSError, OverflowError, RuntimeError, SyntaxError, TypeError, ValueError),
-)
 
 
 def _about(path: str | PathLike[str], arrays: _Named) -> _Fields:
