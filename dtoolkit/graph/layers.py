@@ -7,6 +7,8 @@ its plan; the rest is local.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import nn
 
@@ -19,7 +21,44 @@ from dtoolkit.spmm import Operand, spmm
 __all__ = ["GCNLayer", "SAGELayer"]
 
 
-class GCNLayer(nn.Module):
+class _Layer(nn.Module):
+    """Weights of one shape, by name, and a bias.
+
+    Parameters
+    ----------
+    ins, outs : int
+        Columns of X and of the result.
+    bias : bool
+    """
+
+    weights: ClassVar[tuple[str, ...]]
+
+    def __init__(self, ins: int, outs: int, *, bias: bool = True) -> None:
+        super().__init__()
+        self.ins, self.outs = check_whole("ins", ins), check_whole("outs", outs)
+        for name in self.weights:
+            self.register_parameter(name, nn.Parameter(torch.empty(self.ins, self.outs)))
+        self.bias = nn.Parameter(torch.empty(self.outs)) if bias else None
+        self.reset(0, "")
+
+    @torch.no_grad()
+    def reset(self, seed: int, name: str) -> None:
+        """Draw the weights anew; the bias becomes 0."""
+        for weight in self.weights:
+            drawn = glorot((self.ins, self.outs), seed, f"{name}.{weight}")
+            self.get_parameter(weight).copy_(drawn)
+        if self.bias is not None:
+            self.bias.zero_()
+
+    def extra_repr(self) -> str:
+        """Arguments, for the module's text."""
+        return f"{self.ins}, {self.outs}, bias={self.bias is not None}"
+
+    def _biased(self, rows: torch.Tensor) -> torch.Tensor:
+        return rows if self.bias is None else rows + self.bias
+
+
+class GCNLayer(_Layer):
     """``A X W + b``: what a node hears, summed with the weights of A.
 
     With :func:`dtoolkit.graph.symmetric` as A the layer of T. N. Kipf and M. Welling, "Semi-
@@ -33,17 +72,8 @@ class GCNLayer(nn.Module):
     bias : bool
     """
 
-    def __init__(self, ins: int, outs: int, *, bias: bool = True) -> None:
-        super().__init__()
-        ins, outs = check_whole("ins", ins), check_whole("outs", outs)
-        self.weight = nn.Parameter(torch.empty(ins, outs))
-        self.bias = nn.Parameter(torch.empty(outs)) if bias else None
-        self.reset(0, "")
-
-    def reset(self, seed: int, name: str) -> None:
-        """Draw the weights anew; the bias becomes 0."""
-        _fill(self.weight, seed, f"{name}.weight")
-        _fill(self.bias, seed, f"{name}.bias")
+    weights = ("weight",)
+    weight: torch.Tensor
 
     def forward(self, ctx: Context, A: Operand, X: torch.Tensor | SparseRows) -> torch.Tensor:
         """Rows of the result that are here.
@@ -55,15 +85,10 @@ class GCNLayer(nn.Module):
             This rank's part of the planned, normalised adjacency.
         X : tensor or SparseRows, shape (rows here, ins)
         """
-        return _heard(ctx, A, X, self.weight) + (0 if self.bias is None else self.bias)
-
-    def extra_repr(self) -> str:
-        """Arguments, for the module's text."""
-        ins, outs = self.weight.shape
-        return f"{ins}, {outs}, bias={self.bias is not None}"
+        return self._biased(_heard(ctx, A, X, self.weight))
 
 
-class SAGELayer(nn.Module):
+class SAGELayer(_Layer):
     """``X V + A X W + b``: a node's own features, and what it hears, each with weights of its own.
 
     With :func:`dtoolkit.graph.mean` as A the mean aggregator of W. Hamilton, R. Ying and J.
@@ -77,29 +102,13 @@ class SAGELayer(nn.Module):
     bias : bool
     """
 
-    def __init__(self, ins: int, outs: int, *, bias: bool = True) -> None:
-        super().__init__()
-        ins, outs = check_whole("ins", ins), check_whole("outs", outs)
-        self.own = nn.Parameter(torch.empty(ins, outs))
-        self.heard = nn.Parameter(torch.empty(ins, outs))
-        self.bias = nn.Parameter(torch.empty(outs)) if bias else None
-        self.reset(0, "")
-
-    def reset(self, seed: int, name: str) -> None:
-        """Draw the weights anew; the bias becomes 0."""
-        _fill(self.own, seed, f"{name}.own")
-        _fill(self.heard, seed, f"{name}.heard")
-        _fill(self.bias, seed, f"{name}.bias")
+    weights = ("own", "heard")
+    own: torch.Tensor
+    heard: torch.Tensor
 
     def forward(self, ctx: Context, A: Operand, X: torch.Tensor | SparseRows) -> torch.Tensor:
         """Rows of the result that are here; parameters as for :class:`GCNLayer`."""
-        heard = _heard(ctx, A, X, self.heard)
-        return X @ self.own + heard + (0 if self.bias is None else self.bias)
-
-    def extra_repr(self) -> str:
-        """Arguments, for the module's text."""
-        ins, outs = self.own.shape
-        return f"{ins}, {outs}, bias={self.bias is not None}"
+        return self._biased(X @ self.own + _heard(ctx, A, X, self.heard))
 
 
 def _heard(ctx: Context, A: Operand, X: torch.Tensor | SparseRows, W: torch.Tensor) -> torch.Tensor:
@@ -107,13 +116,3 @@ def _heard(ctx: Context, A: Operand, X: torch.Tensor | SparseRows, W: torch.Tens
     if isinstance(X, SparseRows) or W.shape[1] <= W.shape[0]:
         return spmm(ctx, A, X @ W)
     return spmm(ctx, A, X) @ W
-
-
-def _fill(parameter: nn.Parameter | None, seed: int, name: str) -> None:
-    if parameter is None:
-        return
-    with torch.no_grad():
-        if parameter.dim() == 1:
-            parameter.zero_()
-        else:
-            parameter.copy_(glorot((parameter.shape[0], parameter.shape[1]), seed, name))
