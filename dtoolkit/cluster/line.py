@@ -12,6 +12,7 @@ import hmac
 import itertools
 import pickle
 import secrets
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -45,7 +46,7 @@ async def listen(host: str, call: Callable[..., Awaitable[Any]]) -> Place:
     return host, server.sockets[0].getsockname()[1], secret
 
 
-class _Frames(asyncio.Protocol):
+class _Frames(asyncio.Protocol, ABC):
     """Frames with their length in front."""
 
     def __init__(self) -> None:
@@ -71,8 +72,9 @@ class _Frames(asyncio.Protocol):
         size = (_NUMBER + len(content)).to_bytes(_LENGTH, "big")
         self._transport.write(b"".join((size, number.to_bytes(_NUMBER, "big"), content)))
 
+    @abstractmethod
     def _take(self, frame: memoryview) -> None:
-        raise NotImplementedError
+        """Deal with one frame, which is gone afterwards."""
 
 
 class Line(_Frames):

@@ -9,6 +9,7 @@ where no event loop runs, every choice is computed before the call returns.
 from __future__ import annotations
 
 import weakref
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from dtoolkit.widgets import exports
 from dtoolkit.widgets.controls import Choice, Control, Number, Upload, button
 from dtoolkit.widgets.core import Core
 from dtoolkit.widgets.shell import Shell
-from dtoolkit.widgets.work import Work
+from dtoolkit.widgets.work import Job, Work
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,8 +41,8 @@ _EXPORTS = {
 class Panel(Core):
     """Base class of panels.
 
-    A panel overrides ``figure``, ``table``, ``code``, ``update`` (after a choice) and, where there
-    is a Run button, ``execute``. It is shown by being the last expression of a cell, and lives from
+    A panel defines ``figure``, ``table``, ``code``, ``update`` (after a choice) and ``execute``
+    (Run). It is shown by being the last expression of a cell, and lives from
     then on until it is closed.
 
     Parameters
@@ -100,13 +101,17 @@ class Panel(Core):
         self.bridge.observe(self._guard("_look"), ["dark", "width"])
         self.bridge.on_too_big(self._guard("_too_big"))
 
+    @abstractmethod
     def table(self) -> pd.DataFrame:
-        """Return the data behind the figure, for the CSV export. Override it."""
-        raise NotImplementedError
+        """Return the data behind the figure, for the CSV export."""
 
+    @abstractmethod
     def code(self) -> str:
-        """Return Python that makes the same without the panel. Override it."""
-        raise NotImplementedError
+        """Return Python that makes the same without the panel."""
+
+    @abstractmethod
+    async def execute(self, job: Job) -> None:
+        """Do what the Run button promises; a panel that has none does nothing here."""
 
     @property
     def view(self) -> Any:

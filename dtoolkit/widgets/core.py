@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import traceback
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -55,7 +56,7 @@ class State:
     total: int = 0
 
 
-class Core:
+class Core(ABC):
     """A panel without its looks; :class:`dtoolkit.widgets.base.Panel` gives them to it.
 
     Parameters
@@ -87,17 +88,13 @@ class Core:
         self._work = Work(self._guard("_job_failed"), self._guard("_stopped"))
         self._live = LiveFigure(self.figure(), f"{self._stem}-figure")
 
+    @abstractmethod
     def figure(self, mode: Mode = "auto") -> go.Figure:
-        """Draw what the panel shows now; a pure function of its state. Override it."""
-        raise NotImplementedError
+        """Draw what the panel shows now; a pure function of its state."""
 
+    @abstractmethod
     async def update(self, job: Job) -> None:
-        """Compute anew after a choice, and say what the figure shows. Override it."""
-        raise NotImplementedError
-
-    async def execute(self, job: Job) -> None:
-        """Do what Run promises. Override it where there is one."""
-        raise NotImplementedError
+        """Compute anew after a choice, and say what the figure shows."""
 
     @property
     def state(self) -> dict[str, Any]:

@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import itertools
 import threading
-import time
 import weakref
 from collections.abc import AsyncIterator, Callable
 
@@ -142,14 +141,6 @@ class _Shared:
                 self.cluster.close()
             finally:
                 self.cluster = None
-
-
-def wait_until_closed(seconds: float) -> bool:
-    """Wait until the shared cluster is gone; returns whether it is."""
-    deadline = time.monotonic() + seconds
-    while _shared.cluster is not None and time.monotonic() < deadline:
-        time.sleep(_POLL)
-    return _shared.cluster is None
 
 
 def _ahead(queue: list[Workers], one: Workers) -> str:
