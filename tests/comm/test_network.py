@@ -6,8 +6,10 @@ import pickle
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import sparse
 
 import dtoolkit as dt
 from dtoolkit.comm import Dimension, Network
@@ -474,7 +476,6 @@ def test_any_json_is_no_network(value):
 
 
 def test_sparse_bytes_are_taken():
-    sparse = pytest.importorskip("scipy.sparse")
     sent = sparse.coo_array(([GB], ([0], [3])), shape=(4, 4))
     assert by_name(two_tier(), sent) == by_name(two_tier(), one(4, 0, 3, GB))
 
@@ -605,7 +606,6 @@ def test_rate_by_dtype():
     assert two_tier().rate_of("float32") is None
     assert two_tier(rate=2e9).rate_of(np.float64) == 2e9
     network = two_tier(rate={"float32": 2e9, "torch.float64": 1e9})
-    torch = pytest.importorskip("torch")
     for dtype in ("float64", np.float64, np.dtype("float64"), torch.float64):
         assert network.rate_of(dtype) == 1e9
     with pytest.raises(ValueError, match="dtype='int8'"):

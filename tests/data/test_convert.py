@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dask.array as da
+import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
@@ -197,7 +199,6 @@ def test_indices_out_of_range_are_refused():
 
 
 def test_networkx():
-    nx = pytest.importorskip("networkx")
     graph = nx.Graph([("a", "b", {"weight": 2.5}), ("b", "c"), ("c", "c")])
     np.testing.assert_array_equal(as_csr(graph).toarray(), [[0, 2.5, 0], [2.5, 0, 1], [0, 1, 1]])
     directed = nx.MultiDiGraph([(0, 1), (0, 1), (1, 0)])
@@ -207,7 +208,6 @@ def test_networkx():
 
 
 def test_dask():
-    da = pytest.importorskip("dask.array")
     dense = da.from_array(DENSE, chunks=(2, 3))
     np.testing.assert_array_equal(as_csr(dense).toarray(), DENSE)
     chunks = dense.map_blocks(sparse.csr_matrix)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 
+import dask.array as da
 import numpy as np
 import pytest
 import torch
@@ -253,7 +254,6 @@ def test_forms_of_a_matrix(cluster3):
 
 
 def test_dask_arrays_with_sparse_chunks(cluster3):
-    da = pytest.importorskip("dask.array")
     A = example(21, 18)
     chunks = da.from_array(A.toarray(), chunks=(8, 7)).map_blocks(sparse.csr_array)
     B = dense(18, 4)

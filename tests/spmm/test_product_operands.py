@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import networkx
 import numpy as np
 import pytest
 import torch
@@ -280,7 +281,6 @@ def test_what_does_not_fit_is_refused_by_rank(pair, silent):
 
 
 def test_graphs_and_data_sets_are_matrices(cluster3):
-    networkx = pytest.importorskip("networkx")
     graph = networkx.karate_club_graph()
     A = networkx.to_scipy_sparse_array(graph, dtype=np.float64, format="csr")
     x = dense(34, 2)
