@@ -108,3 +108,8 @@ def reference(
         curve.append(float(value.detach()))
         val.append(float(loss(scores(None), graph.val).detach()))
     return np.array(curve), np.array(val), scores(None).argmax(1).numpy()
+
+
+def losses(run):
+    """Loss by epoch."""
+    return run.history["loss"].to_numpy()

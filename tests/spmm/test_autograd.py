@@ -8,107 +8,22 @@ import torch
 from scipy import sparse
 
 import dtoolkit as dt
-from dtoolkit.errors import MessageMismatch
 from dtoolkit.spmm import spmm
 from dtoolkit.spmm.building import build
+from tests.spmm.gradients import Whole, dense, example, places
 from tests.spmm.thread_ranks import run
 
 FLAT = ("oblivious", "column", "row", "joint")
+
+
 MORE = {
     **{name: {"ranks_per_node": 2} for name in ("hier-joint", "hier-row", "node-pair")},
     "1.5d": {"replication": 2},
     "2d": {},
 }
+
+
 CASES = [(1, "joint"), (2, "joint"), *((4, strategy) for strategy in (*FLAT, *MORE))]
-
-
-def example(m=23, n=17, density=0.2, seed=0, dtype=np.float64):
-    rng = np.random.default_rng(seed)
-    A = sparse.random_array((m, n), density=density, rng=rng, format="csr", dtype=dtype)
-    A.data -= 0.5
-    return dt.data.as_csr(A)
-
-
-def dense(shape, seed=1, dtype=torch.float64):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=dtype)
-
-
-def places(plan, A):
-    """Where each value of each operand stands in the canonical CSR of A."""
-    numbered = sparse.csr_array((np.arange(A.nnz), A.indices, A.indptr), shape=A.shape)
-    return [operand.values.long() for operand in build(plan, numbered)]
-
-
-class Whole:
-    """The distributed product and its gradients, as if it were a function in one process."""
-
-    def __init__(self, A, size, *, transpose=False, dtype=None, **options):
-        self.plan = dt.plan(A, parts=size, **options)
-        self.size, self.transpose = size, transpose
-        self.operands = build(self.plan, A)
-        if dtype is not None:
-            self.operands = [o.with_values(o.values.to(dtype)) for o in self.operands]
-        self.places = places(self.plan, A)
-        ends = (self.plan.columns, self.plan.rows)
-        source, target = ends[::-1] if transpose else ends
-        self.source = [torch.tensor(source.indices(rank)) for rank in range(size)]
-        self.target = [torch.tensor(target.indices(rank)) for rank in range(size)]
-        self.rows = target.n
-
-    def __call__(self, B, values=None):
-        return _Whole.apply(B, values, self)
-
-    def each(self, function, B, values):
-        """``function(ctx, rank, C, B, values)`` on every rank, from leaves of its own."""
-
-        def one(ctx, rank):
-            with torch.enable_grad():
-                own = B.detach()[self.source[rank]].requires_grad_(B.requires_grad)
-                mine = None
-                if values is not None:
-                    mine = values.detach()[self.places[rank]]
-                    mine.requires_grad_(values.requires_grad)
-                C = spmm(ctx, self.operands[rank], own, mine, transpose=self.transpose)
-                return function(ctx, rank, C, own, mine)
-
-        return run(self.size, one, [(rank,) for rank in range(self.size)])
-
-    def together(self, shards, shape):
-        whole = torch.zeros(shape, dtype=shards[0].dtype)
-        for rows, shard in zip(self.target, shards, strict=True):
-            whole[rows] = shard.detach()
-        return whole
-
-
-class _Whole(torch.autograd.Function):
-    @staticmethod
-    def forward(state, B, values, whole):
-        state.save_for_backward(B, values)
-        state.whole = whole
-        return whole.together(
-            whole.each(lambda ctx, rank, C, *_: C, B, values), (whole.rows, *B.shape[1:])
-        )
-
-    @staticmethod
-    def backward(state, dC):
-        B, values = state.saved_tensors
-        whole = state.whole
-
-        def back(ctx, rank, C, own, mine):
-            C.backward(dC[whole.target[rank]])
-            return own.grad, None if mine is None else mine.grad
-
-        found = whole.each(back, B, values)
-        dB = torch.zeros_like(B)
-        for rows, (grad, _) in zip(whole.source, found, strict=True):
-            dB[rows] = 0 if grad is None else grad
-        if values is None:
-            return dB, None, None
-        dvalues = torch.zeros_like(values)
-        for place, (_, grad) in zip(whole.places, found, strict=True):
-            dvalues[place] = 0 if grad is None else grad
-        return dB if B.requires_grad else None, dvalues if values.requires_grad else None, None
 
 
 @pytest.mark.parametrize(("size", "strategy"), CASES)
@@ -315,82 +230,6 @@ def test_a_transposed_operand_is_an_operand():
         rows, columns = whole.target[rank], whole.source[rank]
         torch.testing.assert_close(C, (D.T @ B)[columns])
         torch.testing.assert_close(grad, (2 * D @ (D.T @ B))[rows])
-
-
-def test_second_derivatives_are_refused_in_words():
-    A = example(20, 20)
-    whole = Whole(A, 2)
-
-    def of_b(ctx, rank, C, own, mine):
-        (grad,) = torch.autograd.grad(C.square().sum(), own, create_graph=True)
-        with pytest.raises(RuntimeError, match="second derivatives are not supported"):
-            grad.sum().backward()
-        return grad
-
-    whole.each(of_b, dense((20, 2)).requires_grad_(), None)
-
-    def mixed(ctx, rank, C, own, mine):
-        # The gradient of a sum does not depend on C, but it does depend on the values.
-        (grad,) = torch.autograd.grad(C.sum(), own, create_graph=True)
-        with pytest.raises(RuntimeError, match="second derivatives are not supported"):
-            torch.autograd.grad(grad.square().sum(), mine)
-
-    whole.each(mixed, dense((20, 2)).requires_grad_(), torch.tensor(A.data).requires_grad_())
-
-
-@pytest.mark.parametrize("size", [2, 4])
-def test_ranks_that_want_other_gradients_are_told_before_anything_hangs(size):
-    A = example(20, 20)
-    whole = Whole(A, size)
-
-    def one(ctx, rank, fault):
-        B = torch.ones(len(whole.source[rank]), 2, dtype=torch.float64)
-        last = rank == size - 1
-        values = whole.operands[rank].values
-        if fault == "gradient of B":
-            B.requires_grad_(not last)
-        elif fault == "gradient of values":
-            values.requires_grad_(not last)
-        elif fault == "columns of B":
-            B = B[:, :1] if last else B
-        elif fault == "a vector":
-            B = B[:, 0] if last else B
-        elif fault == "a B of":
-            B = B.float() if last else B
-        elif fault == "values of":
-            values = values.float() if last else values
-        elif fault == "values= given":
-            values = None if last else values
-        with torch.set_grad_enabled(fault != "grad mode" or not last):
-            if fault == "grad mode":
-                B.requires_grad_()
-            with pytest.raises(MessageMismatch, match=rf"rank {rank} has .*all ranks must") as e:
-                spmm(ctx, whole.operands[rank], B, values)
-        return str(e.value)
-
-    faults = ("gradient of B", "gradient of values", "columns of B", "a B of", "values of")
-    for fault in (*faults, "values= given", "a vector", "grad mode"):
-        said = run(size, one, [(rank, fault) for rank in range(size)])
-        if fault in faults:
-            assert all(fault in text for text in said)
-
-
-def test_what_is_wrong_on_one_rank_is_named():
-    A = example(20, 20)
-    (operand,) = Whole(A, 1).operands
-
-    def one(ctx, rank):
-        B = torch.ones(20, 2, dtype=torch.float64)
-        with pytest.raises(ValueError, match=r"shape \(3, 2\).*20 rows of B"):
-            spmm(ctx, operand, B[:3])
-        with pytest.raises(ValueError, match=r"values has shape \(4,\).*nonzeros"):
-            spmm(ctx, operand, B, torch.ones(4))
-        with pytest.raises(TypeError, match="B must be a dense torch tensor, not ndarray"):
-            spmm(ctx, operand, B.numpy())
-        with pytest.raises(TypeError, match=r"B must be a dense torch tensor, not torch\.sparse"):
-            spmm(ctx, operand, B.to_sparse())
-
-    run(1, one, [(0,)])
 
 
 @pytest.mark.parametrize("size", [1, 5])

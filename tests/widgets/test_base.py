@@ -5,26 +5,18 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import os
-import subprocess
-import sys
-import threading
 import time
 import weakref
 from unittest.mock import Mock
 
-import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
 
 from dtoolkit.errors import MatrixFormatError, RankError
 from dtoolkit.widgets import Panel, exports
-from dtoolkit.widgets.aside import Aside
 from dtoolkit.widgets.controls import Choice, Number, Text
 from dtoolkit.widgets.core import in_words
-from dtoolkit.widgets.live_figure import LiveFigure
-from dtoolkit.widgets.work import MAX_ABANDONED, Job, Throttle, Work
 
 
 class Squares(Panel):
@@ -90,9 +82,6 @@ def panel():
     made = Squares()
     yield made
     made.close()
-
-
-# ----------------------------------------------------------------------------- state and jobs
 
 
 def test_computes_at_once_where_no_loop_runs(panel):
@@ -208,9 +197,6 @@ def test_what_is_shown_is_escaped(panel):
     assert "<img" not in panel._shell._error.value
 
 
-# ----------------------------------------------------------------------------------- settings
-
-
 def test_settings_go_round(panel):
     panel.set(count=9, unit="km")
     text = panel.settings_text()
@@ -309,9 +295,6 @@ def test_the_browser_is_told_that_a_number_stays(panel):
     assert [m["state"]["value"] for m in sent if m["method"] == "update"][-1] == 3
 
 
-# ------------------------------------------------------------------------------------ exports
-
-
 def test_exports_are_files_of_their_kind(panel, tmp_path):
     panel.save_figure(tmp_path / "figure.html")
     page = (tmp_path / "figure.html").read_text()
@@ -356,9 +339,6 @@ def test_titles_are_escaped_in_exports():
     assert "<title>a &lt; b &amp; c</title>" in page
 
 
-# ----------------------------------------------------------------------------------- the end
-
-
 def test_close_takes_every_widget_away_and_can_be_repeated():
     panel = Squares()
     ended = []
@@ -394,125 +374,3 @@ def test_a_panel_that_is_shown_lives_on():
     gc.collect()
     assert there() is not None
     there().close()
-
-
-# ------------------------------------------------------------------------------------- pieces
-
-
-def test_figures_are_brought_up_to_date_in_place_and_kept_for_a_reload():
-    first = go.Figure(
-        [go.Heatmap(z=np.zeros((2, 2)), colorbar={"title": {"text": "a"}}), go.Scatter(y=[1, 2])],
-        {"xaxis": {"dtick": 1, "title": {"text": "x"}}, "annotations": [{"text": "n"}] * 2},
-    )
-    live = LiveFigure(first)
-    widget = live.widget
-    second = go.Figure(
-        [go.Heatmap(z=np.array([[1.0, np.nan]]), name="b"), go.Scatter(y=[3, 4])],
-        {"xaxis": {"title": {"text": "y"}}, "annotations": [{"text": "m"}]},
-    )
-    live.draw(second)
-    assert live.widget is widget
-    assert widget.data[0].z == ([1.0, None],)
-    assert widget.data[0].name == "b"
-    assert widget.data[0].colorbar.title.text is None
-    assert widget.layout.xaxis.dtick is None
-    assert widget.layout.xaxis.title.text == "y"
-    assert [note.text for note in widget.layout.annotations] == ["m"]
-    third = go.Figure([go.Bar(y=[1]), go.Bar(y=[2]), go.Bar(y=[3])])
-    live.draw(third)
-    assert [trace.type for trace in widget.data] == ["bar"] * 3
-    state = widget.get_state()
-    assert [trace["type"] for trace in state["_widget_data"]] == ["bar"] * 3
-    live.draw(second)
-    state = widget.get_state()
-    assert state["_widget_data"][0]["name"] == "b"
-    assert state["_widget_layout"]["xaxis"]["title"]["text"] == "y"
-
-
-def test_only_differences_are_sent():
-    live = LiveFigure(go.Figure(go.Scatter(x=np.arange(3), y=[1, 2, 3])))
-    sent = []
-    live.widget._send_update_msg = lambda **message: sent.append(message)
-    live.draw(go.Figure(go.Scatter(x=np.arange(3), y=[1, 2, 4])))
-    assert len(sent) == 1
-    assert list(sent[0]["restyle_data"]) == ["y"]
-    live.draw(go.Figure(go.Scatter(x=np.arange(3), y=[1, 2, 4])))
-    assert len(sent) == 1 or not sent[1].get("restyle_data")
-
-
-def test_throttle_calls_first_and_last():
-    async def main():
-        calls = []
-        throttle = Throttle(lambda: calls.append(time.monotonic()), 0.1)
-        for _ in range(30):
-            throttle()
-            await asyncio.sleep(0.01)
-        last = time.monotonic()
-        await asyncio.sleep(0.2)
-        assert 3 <= len(calls) <= 2 + (last - calls[0]) / 0.1
-        assert min(np.diff(calls)) > 0.09
-        assert calls[-1] >= last - 0.1
-
-    asyncio.run(main())
-
-
-def test_threads_that_nobody_waits_for_do_not_pile_up():
-    release = threading.Event()
-
-    async def main():
-        work = Work(lambda error: None, lambda job: None)
-        for _ in range(6):
-            work.start("waits", lambda job: job.in_thread(release.wait, 20))
-            await asyncio.sleep(0.1)
-            work.stop()
-        await asyncio.sleep(0.1)
-        waiting = [t for t in threading.enumerate() if t.name == "dtoolkit-panel" and t.is_alive()]
-        assert len(waiting) <= MAX_ABANDONED
-        release.set()
-
-    asyncio.run(main())
-
-
-def test_a_helper_process_computes_and_is_killed_when_it_is_not_wanted():
-    async def main():
-        aside = Aside()
-        job = Job("test")
-        assert await aside.run(job, os.path.join, "a", "b") == "a/b"
-        first = aside.pid
-        assert await aside.run(job, os.getpid) == first
-        with pytest.raises(ZeroDivisionError):
-            await aside.run(job, divmod, 1, 0)
-        task = asyncio.get_running_loop().create_task(aside.run(job, time.sleep, 60))
-        await asyncio.sleep(0.3)
-        job.wanted = False
-        task.cancel()
-        start = time.monotonic()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert time.monotonic() - start < 2
-        assert aside.pid is None
-        with pytest.raises(ProcessLookupError):
-            os.kill(first, 0)
-        with pytest.raises(RuntimeError, match="ended"):
-            await aside.run(Job("again"), os._exit, 3)
-        aside.end()
-
-    asyncio.run(main())
-
-
-def test_widgets_are_imported_when_asked_for_and_say_what_to_install():
-    code = (
-        "import sys, dtoolkit as dt\n"
-        "assert 'ipywidgets' not in sys.modules\n"
-        "assert 'widgets' in dir(dt)\n"
-        "sys.modules['ipywidgets'] = None\n"
-        "try:\n"
-        "    dt.widgets\n"
-        "except ImportError as error:\n"
-        "    print(error)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
-    )
-    assert 'pip install "dtoolkit[lab]"' in done.stdout
-    assert "ipywidgets" in done.stdout
