@@ -13,9 +13,8 @@ from dtoolkit.data import as_csr
 from dtoolkit.spmm.partition import (
     Partition,
     check_parts,
-    column_layout,
+    lay_out,
     partition_name,
-    row_layout,
 )
 from dtoolkit.spmm.plan import plan
 
@@ -85,8 +84,7 @@ def compare_partitions(
     rows = {}
     for name, partition in _named(partitioners).items():
         start = perf_counter()
-        laid = row_layout(partition, A, parts)
-        columns = column_layout(None, A, parts, laid, partition)
+        laid, columns = lay_out(A, parts, partition)
         seconds = perf_counter() - start
         made = plan(A, parts=parts, strategy=strategy, partition=laid, columns=columns, **options)
         volumes = made.compare()["volume"]

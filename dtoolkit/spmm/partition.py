@@ -14,71 +14,51 @@ from dtoolkit.arrays.layout import Layout, as_layout
 from dtoolkit.arrays.partitioners import Partitioner, PartitionWarning, by_name
 from dtoolkit.errors import LayoutError, PlanError
 
-__all__ = ["Partition", "check_parts", "column_layout", "partition_name", "row_layout"]
+__all__ = ["Partition", "check_parts", "lay_out", "partition_name"]
 
 #: What ``partition=`` accepts: a name, a layout, a part vector, or a function that makes one.
 Partition = str | Layout | ArrayLike | Callable[[sparse.csr_array, int], ArrayLike | Layout]
 
 
-def row_layout(partition: Partition, A: sparse.csr_array, parts: int) -> Layout:
-    """Layout of the rows of A and C.
+def lay_out(
+    A: sparse.csr_array,
+    parts: int,
+    partition: Partition = "block",
+    columns: Partition | None = None,
+) -> tuple[Layout, Layout]:
+    """Lay out the rows of A and C, and the columns of A, which are the rows of B.
 
     Parameters
     ----------
-    partition : str, Layout, array of int or callable
-        A name of :data:`dtoolkit.arrays.partitioners.NAMES`, a layout, a part vector, or
-        ``partition(A, parts)`` that returns one of the latter two; it gets A as canonical CSR.
     A : csr_array
+        Canonical.
     parts : int
+    partition : str, Layout, array of int or callable
+        Of the rows: a name of :data:`dtoolkit.arrays.partitioners.NAMES`, a layout, a part vector,
+        or ``partition(A, parts)`` that returns one of the latter two.
+    columns : the same, or None
+        None: that of A's rows where A is square; else what the partitioner of the rows has to say
+        (``partition.columns(A, rows)``), if it has, else blocks. A name, or a partitioner of
+        dtoolkit, partitions the rows of A.T; any other callable is called with A.
+
+    Returns
+    -------
+    rows, columns : Layout
 
     Raises
     ------
     LayoutError
-        If it is unknown or does not fit; for a callable, naming it.
+        If one is unknown or does not fit; for a callable, naming it.
     MissingPackage
-        If the partitioner stands on a package that is not installed.
+        If a partitioner stands on a package that is not installed.
 
     Warns
     -----
     PartitionWarning
         If a callable leaves a part empty though there are as many rows as parts.
     """
-    return _layout(_named(partition, "partition"), A, A.shape[0], parts, "partition")
-
-
-def column_layout(
-    columns: Partition | None,
-    A: sparse.csr_array,
-    parts: int,
-    rows: Layout,
-    partition: Partition = "block",
-) -> Layout:
-    """Layout of the columns of A, which is that of the rows of B.
-
-    Parameters
-    ----------
-    columns : str, Layout, array of int, callable, or None
-        As for the rows. None: that of A's rows where A is square; else what the partitioner of the
-        rows has to say (``partition.columns(A, rows)``), if it has, else blocks. A name, or a
-        partitioner of dtoolkit, partitions the rows of A.T; any other callable is called with A.
-    A : csr_array
-    parts : int
-    rows : Layout
-        Of the rows.
-    partition : str, Layout, array of int or callable
-        What gave the rows their layout.
-    """
-    if columns is not None:
-        spec = _named(columns, "columns")
-        seen = sparse.csr_array(A.T) if isinstance(spec, Partitioner) else A
-        return _layout(spec, seen, A.shape[1], parts, "columns")
-    if A.shape[0] == A.shape[1]:
-        return rows
-    spec = _named(partition, "partition")
-    method = getattr(spec, "columns", None)
-    if not callable(spec) or not callable(method):
-        return Layout.block(A.shape[1], parts)
-    return _checked(method(A, rows), A.shape[1], parts, f"partition={_name(spec)}.columns")
+    rows = _layout(_named(partition, "partition"), A, A.shape[0], parts, "partition")
+    return rows, _columns(columns, A, parts, rows, partition)
 
 
 def partition_name(partition: Partition) -> str:
@@ -95,6 +75,26 @@ def check_parts(parts: object) -> int:
     if isinstance(parts, int | np.integer) and not isinstance(parts, bool) and parts >= 1:
         return int(parts)
     raise PlanError(f"parts={parts!r}: wanted the number of ranks, an integer of at least 1")
+
+
+def _columns(
+    columns: Partition | None,
+    A: sparse.csr_array,
+    parts: int,
+    rows: Layout,
+    partition: Partition,
+) -> Layout:
+    if columns is not None:
+        spec = _named(columns, "columns")
+        seen = sparse.csr_array(A.T) if isinstance(spec, Partitioner) else A
+        return _layout(spec, seen, A.shape[1], parts, "columns")
+    if A.shape[0] == A.shape[1]:
+        return rows
+    spec = _named(partition, "partition")
+    method = getattr(spec, "columns", None)
+    if not callable(spec) or not callable(method):
+        return Layout.block(A.shape[1], parts)
+    return _checked(method(A, rows), A.shape[1], parts, f"partition={_name(spec)}.columns")
 
 
 def _named(spec: Partition, argument: str) -> Partition:

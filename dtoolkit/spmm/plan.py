@@ -21,7 +21,7 @@ from dtoolkit.spmm.blocks import Structure
 from dtoolkit.spmm.choice import by_time, by_volume, check_network
 from dtoolkit.spmm.decisions import Decision, Problem, decide, everywhere
 from dtoolkit.spmm.nodes import as_nodes
-from dtoolkit.spmm.partition import Partition, check_parts, column_layout, row_layout
+from dtoolkit.spmm.partition import Partition, check_parts, lay_out
 from dtoolkit.spmm.planned import Plan
 from dtoolkit.spmm.routed import dense_columns
 from dtoolkit.spmm.summary import itemsize
@@ -111,9 +111,8 @@ def plan(
         check_network(network, parts)
         of_rank = as_nodes(parts, nodes=network.nodes) if of_rank is None else of_rank
     A = as_csr(A, copy=False)
-    rows = row_layout(partition, A, parts)
-    laid = column_layout(columns, A, parts, rows, partition)
-    problem = Problem(Structure.of(A), rows, laid, weights, of_rank)
+    laid = lay_out(A, parts, partition, columns)
+    problem = Problem(Structure.of(A), *laid, weights, of_rank)
     digest = problem.A.digest()
 
     def made(name: str, decision: Decision) -> Plan:

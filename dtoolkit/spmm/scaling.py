@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from dtoolkit.data import as_csr
-from dtoolkit.spmm.partition import Partition, check_parts, column_layout, row_layout
+from dtoolkit.spmm.partition import Partition, check_parts, lay_out
 from dtoolkit.spmm.plan import plan
 
 if TYPE_CHECKING:
@@ -75,7 +75,8 @@ def scaling(
     rows = []
     for count in counts:
         its = None if network is None else _with_ranks(network, count)
-        known = {**_laid(A, count, partition), **options}
+        laid, columns = lay_out(A, count, partition)  # once for all strategies
+        known = {"partition": laid, "columns": columns, **options}
         if its is not None and its.kind == "two-tier" and "ranks_per_node" not in options:
             known.setdefault("nodes", its.nodes)
         for strategy in strategies:
@@ -96,12 +97,6 @@ def _listed(name: str, given: Any, what: str) -> list[Any]:
 
 def _with_ranks(network: Network | Callable[[int], Network], count: int) -> Network:
     return network(count) if callable(network) else network.with_ranks(count)
-
-
-def _laid(A: Any, count: int, partition: Partition) -> dict[str, Any]:
-    """Partition once for all strategies."""
-    rows = row_layout(partition, A, count)
-    return {"partition": rows, "columns": column_layout(None, A, count, rows, partition)}
 
 
 def _row(made: Plan, network: Network | None, k: int, dtype: Any) -> dict[str, Any]:

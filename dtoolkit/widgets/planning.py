@@ -7,21 +7,19 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dtoolkit.arrays import partitioners
 from dtoolkit.arrays.layout import Layout
 from dtoolkit.comm import Network
+from dtoolkit.data import as_csr
 from dtoolkit.errors import PlanError
 from dtoolkit.figures.strategy_table import Contender
 from dtoolkit.spmm import Plan, strategies
+from dtoolkit.spmm.partition import lay_out
 from dtoolkit.spmm.plan import plan
 from dtoolkit.spmm.summary import imbalance
 from dtoolkit.widgets.matrices import Matrix
 
 __all__ = [
-    "BY_NODES",
     "NEEDS",
     "PARTITIONERS",
     "SLOW",
@@ -67,10 +65,6 @@ STRATEGIES = {
     "2d": "2D: a grid of ranks",
 }
 """Name to words, in the order of the table; names that ``dt.plan`` has beside these come last."""
-
-
-BY_NODES = ("hier-joint", "hier-column", "hier-row", "node-pair")
-"""Strategies that go by way of nodes."""
 
 
 @dataclass(frozen=True)
@@ -126,8 +120,7 @@ def strategy_names() -> dict[str, str]:
 
 def layouts(A: Any, parts: int, partition: str, seed: int) -> tuple[Layout, Layout]:
     """Lay out rows and columns; this is what takes long with some partitioners."""
-    made = plan(A, parts=parts, strategy="column", partition=_partitioner(partition, seed)[0])
-    return made.rows, made.columns
+    return lay_out(as_csr(A, copy=False), parts, _partitioner(partition, seed)[0])
 
 
 def answer(A: Any, question: Question, rows: Layout, columns: Layout, strategy: str) -> Plan:
@@ -138,7 +131,7 @@ def answer(A: Any, question: Question, rows: Layout, columns: Layout, strategy: 
     PlanError
         In words, where the strategy cannot be had with these parts.
     """
-    if strategy in BY_NODES and question.ranks_per_node is None:
+    if strategy in strategies.OVER_NODES and question.ranks_per_node is None:
         raise PlanError(
             f"{strategy} needs nodes: choose a network of two tiers, and parts that fill its nodes"
         )
@@ -172,7 +165,7 @@ def contender(made: Plan, question: Question, network: Network | None, why: str)
         between=between,
         inside=inside,
         sent_bytes=made.bytes(question.k, question.dtype),
-        traffic_balance=imbalance(_moved(made)),
+        traffic_balance=imbalance(made.own_load.moved),
         work_balance=imbalance(made.work),
         seconds=seconds,
         bottleneck=bottleneck,
@@ -196,7 +189,7 @@ def code(matrix: Matrix, question: Question, network: str) -> str:
     ]
     if question.ranks_per_node is not None:
         lines.append(f"    ranks_per_node={question.ranks_per_node},")
-    lines += [")", "plan.compare()  # the flat strategies side by side, planned", ""]
+    lines += [")", "plan.compare()  # all strategies side by side, planned", ""]
     if network:
         lines.append(f"network = {network}")
         lines.append(
@@ -232,9 +225,3 @@ def _partitioner(name: str, seed: int) -> tuple[Any, str]:
     if "seed" not in takes or seed == 0:
         return name, repr(name)
     return kind(seed=seed), f"dt.arrays.partitioners.{kind.__name__}(seed={seed})"  # type: ignore[call-arg]
-
-
-def _moved(made: Plan) -> NDArray[np.int64]:
-    """Rows that each rank sends or receives."""
-    traffic = made.traffic
-    return np.asarray(traffic.sum(axis=0) + traffic.sum(axis=1), dtype=np.int64)
