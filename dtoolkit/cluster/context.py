@@ -47,6 +47,7 @@ class Context:
         joined: bool,
         elastic: bool,
         emit: Callable[[dict[str, Any]], None],
+        messages: Callable[[], list[Any]],
         rebuild: Callable[[Context, int | None, float], None] | None,
     ) -> None:
         self.comm = comm
@@ -58,6 +59,7 @@ class Context:
         self.elastic = elastic
         self.recorder = recorder
         self._emit = emit
+        self._messages = messages
         self._rebuild = rebuild
         self._step = -1
 
@@ -89,6 +91,14 @@ class Context:
         """
         values = {name: _plain(name, value) for name, value in {**(metrics or {}), **more}.items()}
         self._emit({"rank": self.rank, "step": self._step, "time": self.clock(), **values})
+
+    def messages(self) -> list[Any]:
+        """Messages that ``launch.send`` brought since the last call, in the order of sending.
+
+        Every rank gets every message, but not at the same time: ranks that act on one together
+        must agree on when.
+        """
+        return self._messages()
 
     def clock(self) -> float:
         """Seconds on the client's clock (error as stated by the trace)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dtoolkit.cluster import membership
@@ -75,6 +75,7 @@ class Drive:
         self._logged = 0
         self._places: dict[str, Assignment] = {}  # by address, in the group of now
         self._telling: set[asyncio.Task[None]] = set()
+        self._posting = asyncio.Lock()  # messages keep their order
 
     async def run(
         self,
@@ -108,6 +109,7 @@ class Drive:
             for rank, member in enumerate(self.members.values()):
                 self._send(member, orders[rank], assignments[rank], joined=False)
             self.launch.tell(f"running on {len(self.members)} ranks")
+            self.launch.outbox.open(self._wake)
             await self._until_ended(watch)
             return self._results()
         except BaseException as error:
@@ -136,12 +138,26 @@ class Drive:
         """A rank of an elastic launch has left a group and waits for the next one."""
         place = self._places.get(address)
         if place is not None and place.name != group:  # it has not heard of the one there is
-            again = self._tell_all({address: ("assign", place)}, timeout=5.0)
-            self._telling.add(task := asyncio.ensure_future(again))
-            task.add_done_callback(self._telling.discard)
+            self._aside(self._tell_all({address: ("assign", place)}, timeout=5.0))
             return
         self._expires = min(self._expires, time.perf_counter() + timeout)
         self.inbox.put_nowait(("event", membership.Asked(address, size or 0)))
+
+    def _wake(self) -> None:
+        """The owner has messages for the ranks; called from any thread."""
+        self.gang.loop.call_soon_threadsafe(lambda: self._aside(self._post()))
+
+    async def _post(self) -> None:
+        async with self._posting:
+            messages = self.launch.outbox.take()
+            if messages:
+                there = [a for a in self._places if a not in self.lost and a not in self.over]
+                await self._tell_all(dict.fromkeys(there, ("post", messages)), timeout=5.0)
+
+    def _aside(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something beside the watching, whose end nobody waits for."""
+        self._telling.add(task := asyncio.ensure_future(work))
+        task.add_done_callback(self._telling.discard)
 
     # ----------------------------------------------------------------------------- watching
 

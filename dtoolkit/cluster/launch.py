@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+from dtoolkit.cluster.letters import Outbox, check_message
 from dtoolkit.errors import LaunchCancelled
 
 __all__ = ["Launch"]
@@ -46,6 +47,7 @@ class Launch:
         self._cancel: Callable[[], object] | None = None
         self._listeners: list[Callable[[dict[str, Any]], None]] = []
         self._guard = threading.Lock()
+        self.outbox = Outbox()
 
     @property
     def status(self) -> str:
@@ -94,6 +96,32 @@ class Launch:
             self._cancel()
         return True
 
+    def send(self, message: Any) -> None:
+        """Send a message to every rank, which finds it in ``ctx.messages()``; from any thread.
+
+        It is not waited for. Messages arrive in the order in which they were sent; those sent
+        while the launch waits for its turn are there when it begins. A rank that enters an elastic
+        launch later gets those that are sent from then on.
+
+        Parameters
+        ----------
+        message : None, bool, int, float, str, list or dict
+            A plain value.
+
+        Raises
+        ------
+        TypeError
+            The message is not plain.
+        RuntimeError
+            The launch has ended: nobody would read it.
+        """
+        check_message(message)
+        if not self.outbox.put(message):
+            raise RuntimeError(
+                f"launch {self.number} ({self.name}) has ended ({self._status}): a message would "
+                "reach nobody"
+            )
+
     def on_event(self, listener: Callable[[dict[str, Any]], None]) -> None:
         """Call `listener` for every event from now on, on Dask's thread.
 
@@ -131,6 +159,7 @@ class Launch:
         """End the launch."""
         if self._future.done():
             return
+        self.outbox.close()
         if error is not None:
             cancelled = isinstance(error, LaunchCancelled)
             self._status = "cancelled" if cancelled else f"failed: {type(error).__name__}"

@@ -162,8 +162,13 @@ class Running:
             joined=self.order.joined,
             elastic=self.order.elastic,
             emit=self._log.add,
+            messages=self._messages,
             rebuild=self._rebuild if self.order.elastic else None,
         )
+
+    def _messages(self) -> list[Any]:
+        """What the owner of the launch has sent since the last call."""
+        return self.runtime.mail.take(self.order.owner, self.order.launch)
 
     def _communicator(self, assignment: Assignment) -> Communicator:
         self.interrupt.check()

@@ -20,6 +20,7 @@ import cloudpickle
 
 from dtoolkit.cluster import device as devices
 from dtoolkit.cluster.facts import boot_id, nbytes_of, versions
+from dtoolkit.cluster.letters import Mailbox
 from dtoolkit.cluster.line import Place, listen
 from dtoolkit.cluster.mesh import Assignment, Mesh, open_tcp_store
 from dtoolkit.cluster.rank_thread import RankThread, Stop
@@ -75,6 +76,7 @@ class Runtime:
         self.threads: int = worker.state.nthreads
         self.data: dict[str, Any] = {}
         self.device = devices.of_this_process()
+        self.mail = Mailbox()
         self._running: Running | None = None
         self._revoked: deque[tuple[str, int]] = deque(maxlen=64)
         self._meshes: dict[str, Mesh] = {}
@@ -143,6 +145,7 @@ class Runtime:
         finally:
             if self._running is running:
                 self._running = None
+            self.mail.end(order.owner, order.launch)
         if running.future.done() and running.future.exception() is None:
             return running.future.result()
         return Reply("stopped", cause="did not stop in time; its thread was left behind")
@@ -192,6 +195,10 @@ class Runtime:
         if running is not None and (running.order.owner, running.order.launch) == (owner, launch):
             running.assign(assignment)
 
+    def post(self, owner: str, launch: int, messages: list[Any]) -> None:
+        """Take in messages for a launch, which may not have begun here yet."""
+        self.mail.put(owner, launch, messages)
+
     def put(self, key: str, value: bytes) -> int:
         """Keep an object; returns its bytes."""
         self.data[key] = load_call(value, self.find)[0]
@@ -221,6 +228,7 @@ class Runtime:
             del self.data[key]
         self.drop_mesh(owner, self._meshes.get(owner))
         self._close_store(owner)
+        self.mail.close(owner)
 
     # ---------------------------------------------------------------------- used by a launch
 
