@@ -129,7 +129,7 @@ class Strategy(ABC):
         """
 
     def stop(self, replica: Replica) -> None:
-        """Meet soon: called on rank 0, once, between two of its steps or while it waits.
+        """Meet soon: called on rank 0, once, between two of its steps.
 
         Only where :attr:`free`; the others agree on a stop where they meet.
         """
