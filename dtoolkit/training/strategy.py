@@ -1,5 +1,6 @@
 """What the trainer asks of a strategy: the protocol of everything in ``training/strategies``."""
 
+# ruff: noqa: B027  -- what a strategy need not do is left empty here
 from __future__ import annotations
 
 from abc import ABC, abstractmethod

@@ -1,0 +1,343 @@
+"""One rank's copy of what learns: model, optimizer, schedule, and the samples it draws."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from dtoolkit.training.sampling import Sampler
+from dtoolkit.training.seeds import seeded
+from dtoolkit.training.settings import Settings
+from dtoolkit.training.task import Examples, check_task
+
+__all__ = ["Replica"]
+
+
+class Replica:
+    """Model, optimizer and schedule of one rank, and what a strategy does with them.
+
+    It works alone: nothing is sent but by :meth:`evaluate`, and by batch norm where it is "sync".
+
+    Parameters
+    ----------
+    ctx : Context
+        As a function of a launch gets it.
+    task : Task
+    settings : Settings
+    batch_norm : "sync", "local" or "shard"
+        Used where the settings leave the choice.
+    shards : int, optional
+        Shards of a batch (:class:`~dtoolkit.training.sampling.Sampler`).
+
+    Attributes
+    ----------
+    ctx, task, settings
+    sampler : Sampler
+    examples : Examples
+        The training set, on this rank's device.
+    model : nn.Module
+    optimizer : torch.optim.Optimizer
+    schedule : scheduler or None
+    parameters : list of (str, nn.Parameter)
+        What is learned: no duplicates (tied parameters once), nothing frozen.
+    batch_norm : str
+    rank, size : int
+    comm : Communicator
+    device : torch.device
+    """
+
+    def __init__(
+        self,
+        ctx: Any,
+        task: Any,
+        settings: Settings,
+        *,
+        batch_norm: str = "sync",
+        shards: int | None = None,
+    ) -> None:
+        check_task(task)
+        self.ctx, self.task, self.settings = ctx, task, settings
+        self.comm, self.device = ctx.comm, ctx.device
+        self.rank, self.size = ctx.rank, ctx.size
+        self.batch_norm = settings.batch_norm or batch_norm
+        self.examples = _loaded(task.train, "train").to(self.device)
+        self._test: Examples | None = None
+        self.sampler = Sampler(
+            len(self.examples),
+            settings.batch or task.batch,
+            seed=settings.seed,
+            ranks=self.size,
+            partition=settings.partition,
+            accumulate=settings.accumulate,
+            shards=shards,
+        )
+        with seeded(settings.seed, "model"):
+            self.model = task.model()
+        if not isinstance(self.model, nn.Module):
+            raise TypeError(f"task.model() gave {self.model!r}: wanted an nn.Module")
+        self.model.to(self.device)
+        self.parameters = [
+            (name, value) for name, value in self.model.named_parameters() if value.requires_grad
+        ]
+        learned = [value for _, value in self.parameters]
+        # No optimizer takes an empty list: a model that has nothing to learn gets nothing to step.
+        self.optimizer = (settings.optimizer or task.optimizer)(
+            learned or [nn.Parameter(torch.empty(0))]
+        )
+        make = settings.schedule or getattr(task, "schedule", None)
+        self.schedule = None if make is None else make(self.optimizer)
+
+    # ---------------------------------------------------------------------------- gradients
+
+    def zero_grad(self) -> None:
+        """Forget all gradients."""
+        for _, value in self.parameters:
+            value.grad = None
+
+    def backward(
+        self, ids: torch.Tensor, *, step: int, micro: int, item: int | None = None
+    ) -> tuple[float, int]:
+        """Add the gradient of the sum of some samples' losses to ``.grad``.
+
+        Parameters
+        ----------
+        ids : int64 tensor
+            Samples; none cost nothing, but take part where batch norm spans the ranks.
+        step, micro : int
+            What randomness inside the model is drawn from, together with the seed and
+        item : int, optional
+            the shard, or by default this rank.
+
+        Returns
+        -------
+        loss_sum : float
+        samples : int
+
+        Raises
+        ------
+        FloatingPointError
+            A loss is not finite.
+        ValueError
+            The loss is not one value a sample.
+        """
+        if not len(ids):
+            return 0.0, 0
+        start = time.perf_counter()
+        item = self.rank if item is None else item
+        with seeded(self.settings.seed, "forward", step, item, micro, device=self.device):
+            losses = self.loss_of(ids)
+            total = float(losses.detach().double().sum())
+            if not math.isfinite(total):
+                raise FloatingPointError(
+                    f"the loss is {total} on rank {self.rank} at step {step} (micro-batch {micro})"
+                )
+            if self.parameters:
+                losses.sum().backward()
+        self._slow(step, micro, time.perf_counter() - start)
+        return total, len(ids)
+
+    def loss_of(self, ids: torch.Tensor) -> torch.Tensor:
+        """Loss of each of some samples, with its graph; checked to be one value a sample."""
+        inputs, targets = self.examples.take(ids)
+        return _checked(self.task.loss(self.model, inputs, targets), len(ids), "loss")
+
+    def gradients(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """All gradients as one flat tensor, and which parameters have one.
+
+        Returns
+        -------
+        flat : torch.Tensor
+            In the order of :attr:`parameters`, zeros where there is none; of the widest dtype.
+        used : bool tensor, shape (parameters,)
+        """
+        grads = [value.grad for _, value in self.parameters]
+        flat = self._flat(
+            [
+                torch.zeros_like(value) if grad is None else grad
+                for (_, value), grad in zip(self.parameters, grads, strict=True)
+            ]
+        )
+        return flat, torch.tensor([grad is not None for grad in grads], dtype=torch.bool)
+
+    def load_gradients(self, flat: torch.Tensor, used: torch.Tensor | None = None) -> None:
+        """Take gradients as :meth:`gradients` gives them; those that are not `used` are None."""
+        have = [True] * len(self.parameters) if used is None else used.tolist()
+        for (_, value), piece, one in zip(self.parameters, self._cut(flat), have, strict=True):
+            value.grad = piece.to(value.dtype, copy=True) if one else None
+
+    def update(self, samples: int) -> None:
+        """Make one step of optimizer and schedule with the gradients that are there.
+
+        Parameters
+        ----------
+        samples : int
+            What the gradients are divided by: samples really used, of all ranks. With none there
+            is no update.
+        """
+        if samples:
+            grads = [value.grad for _, value in self.parameters if value.grad is not None]
+            if grads:
+                torch._foreach_div_(grads, float(samples))
+            self._penalise()
+            self.optimizer.step()
+            if self.schedule is not None:
+                self.schedule.step()
+        self.zero_grad()
+
+    # ---------------------------------------------------------------------------- parameters
+
+    def flat_parameters(self) -> torch.Tensor:
+        """A copy of all learned parameters as one flat tensor, of the widest dtype."""
+        return self._flat([value.detach() for _, value in self.parameters])
+
+    def load_parameters(self, flat: torch.Tensor) -> None:
+        """Take parameters as :meth:`flat_parameters` gives them."""
+        with torch.no_grad():
+            for (_, value), piece in zip(self.parameters, self._cut(flat), strict=True):
+                value.copy_(piece)
+
+    def state(self) -> dict[str, Any]:
+        """Model, optimizer and schedule, as copies."""
+        return {
+            "model": {k: v.detach().clone() for k, v in self.model.state_dict().items()},
+            "optimizer": _copied(self.optimizer.state_dict()),
+            "schedule": None if self.schedule is None else _copied(self.schedule.state_dict()),
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Take what :meth:`state` gave, here or on another rank or day."""
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        if self.schedule is not None and state["schedule"] is not None:
+            self.schedule.load_state_dict(state["schedule"])
+
+    # ---------------------------------------------------------------------------- evaluation
+
+    def evaluate(self, state: dict[str, torch.Tensor] | None = None) -> dict[str, float]:
+        """Mean loss and metrics on the test set, shared out among the ranks; collective.
+
+        The set is cut into chunks whose size depends on it alone, and their sums are added in
+        order: the figures do not depend on the number of ranks.
+
+        Parameters
+        ----------
+        state : dict, optional
+            The model to evaluate, as a state dict; by default this rank's own.
+
+        Returns
+        -------
+        dict
+            ``test_loss`` and ``test_<metric>``; empty where the task has no test set.
+        """
+        if getattr(self.task, "test", None) is None:
+            return {}
+        if self._test is None:
+            self._test = _loaded(self.task.test, "test").to(self.device)
+        values = {"loss": self.task.loss, **(getattr(self.task, "metrics", None) or {})}
+        chunks = torch.split(
+            torch.arange(len(self._test)), min(1024, max(32, -(-len(self._test) // 64)))
+        )
+        mine = torch.tensor_split(torch.arange(len(chunks)), self.size)[self.rank].tolist()
+        with self._evaluating(state):
+            sums = torch.tensor(
+                [
+                    [float(self._sum(name, value, chunks[c])) for name, value in values.items()]
+                    for c in mine
+                ],
+                dtype=torch.float64,
+            ).reshape(len(mine), len(values))
+        total = torch.cat(self.comm.all_gather_v(sums)).sum(0) / len(self._test)
+        return {f"test_{name}": float(one) for name, one in zip(values, total, strict=True)}
+
+    @contextmanager
+    def _evaluating(self, state: dict[str, torch.Tensor] | None) -> Iterator[None]:
+        modes = [(module, module.training) for module in self.model.modules()]
+        before = None
+        if state is not None:
+            before = {k: v.detach().clone() for k, v in self.model.state_dict().items()}
+            self.model.load_state_dict(state)
+        self.model.eval()
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            for module, training in modes:
+                module.training = training
+            if before is not None:
+                self.model.load_state_dict(before)
+
+    def _sum(
+        self, name: str, value: Callable[..., torch.Tensor], ids: torch.Tensor
+    ) -> torch.Tensor:
+        assert self._test is not None
+        inputs, targets = self._test.take(ids)
+        return _checked(value(self.model, inputs, targets), len(ids), name).double().sum()
+
+    # ------------------------------------------------------------------------------- helpers
+
+    def _penalise(self) -> None:
+        penalty = getattr(self.task, "penalty", None)
+        if penalty is None or not self.parameters:
+            return
+        learned = [value for _, value in self.parameters]
+        extra = torch.autograd.grad(penalty(self.model), learned, allow_unused=True)
+        for value, more in zip(learned, extra, strict=True):
+            if more is not None:
+                value.grad = more if value.grad is None else value.grad.add_(more)
+
+    def _slow(self, step: int, micro: int, took: float) -> None:
+        for fault in self.settings.faults:
+            pause = getattr(fault, "pause", None)
+            if pause is not None:
+                time.sleep(pause(self.settings.seed, self.rank, step, micro, took))
+
+    def _flat(self, tensors: list[torch.Tensor]) -> torch.Tensor:
+        dtype = torch.float32
+        if tensors:
+            dtype = tensors[0].dtype
+            for one in tensors[1:]:
+                dtype = torch.promote_types(dtype, one.dtype)
+        empty = torch.empty(0, dtype=dtype, device=self.device)
+        return torch.cat([empty, *(one.reshape(-1).to(dtype) for one in tensors)])
+
+    def _cut(self, flat: torch.Tensor) -> list[torch.Tensor]:
+        pieces = torch.split(flat, [value.numel() for _, value in self.parameters])
+        return [
+            piece.reshape(value.shape)
+            for piece, (_, value) in zip(pieces, self.parameters, strict=True)
+        ]
+
+
+def _loaded(source: Any, name: str) -> Any:
+    examples = source() if callable(source) else source
+    if isinstance(examples, tuple) and len(examples) == 2:
+        examples = Examples(*examples)
+    if not hasattr(examples, "take") or not hasattr(examples, "__len__"):
+        raise TypeError(f"task.{name} gave {type(examples).__name__}: wanted Examples")
+    return examples
+
+
+def _checked(values: Any, samples: int, name: str) -> torch.Tensor:
+    if not isinstance(values, torch.Tensor) or tuple(values.shape) != (samples,):
+        got = tuple(values.shape) if isinstance(values, torch.Tensor) else type(values).__name__
+        raise ValueError(
+            f"task.{name} gave {got} for {samples} samples: wanted one value a sample, shape "
+            f"({samples},); PyTorch's losses give that with reduction='none'"
+        )
+    return values
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    if isinstance(value, dict):
+        return {key: _copied(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_copied(one) for one in value)
+    return value

@@ -1,0 +1,187 @@
+"""What is to be learned: model, examples, loss; one loss a sample, so that weights are honest."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy, mse_loss
+
+__all__ = ["LOSSES", "Examples", "Task", "check_task", "per_sample"]
+
+Loss = Callable[[nn.Module, torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Samples: inputs and targets, one row each.
+
+    Attributes
+    ----------
+    inputs, targets : torch.Tensor
+        Shape (samples, ...).
+
+    Raises
+    ------
+    ValueError
+        They differ in length, or there are none.
+    """
+
+    inputs: torch.Tensor
+    targets: torch.Tensor
+
+    def __post_init__(self) -> None:
+        for name in ("inputs", "targets"):
+            value = getattr(self, name)
+            if not isinstance(value, torch.Tensor):
+                value = torch.as_tensor(value)
+                object.__setattr__(self, name, value)
+            if value.dim() == 0:
+                raise ValueError(f"{name} has no rows (0 dimensions): wanted one row a sample")
+        if len(self.inputs) != len(self.targets):
+            raise ValueError(
+                f"inputs has {len(self.inputs)} rows and targets {len(self.targets)}: wanted one "
+                "of each a sample"
+            )
+        if not len(self.inputs):
+            raise ValueError("inputs and targets have no rows: there is nothing to learn from")
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def take(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Inputs and targets of some samples."""
+        there = ids.to(self.inputs.device)
+        return self.inputs[there], self.targets[ids.to(self.targets.device)]
+
+    def to(self, device: torch.device | str) -> Examples:
+        """The same on another device."""
+        return Examples(self.inputs.to(device), self.targets.to(device))
+
+
+def _classes(model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return per_sample(cross_entropy(model(inputs), targets, reduction="none"))
+
+
+def _squares(model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return per_sample(mse_loss(model(inputs), targets, reduction="none"))
+
+
+def _sgd(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, lr=0.1)
+
+
+LOSSES: dict[str, Loss] = {"cross-entropy": _classes, "mse": _squares}
+"""Losses by name; each gives the mean over whatever a sample has of outputs."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Something to learn. Any object with these attributes will do.
+
+    Attributes
+    ----------
+    name : str
+    model : callable
+        ``model()`` makes an ``nn.Module``; called under a seed on every rank.
+    train : Examples or callable
+        A callable is called on the workers, so that nothing large is sent.
+    loss : callable
+        ``loss(model, inputs, targets)`` gives one loss a sample, shape (n,).
+    test : Examples, callable or None
+    metrics : mapping
+        Names to callables like `loss`, which give one value a sample; means are reported.
+    optimizer : callable
+        ``optimizer(parameters)`` makes a ``torch.optim.Optimizer`` of a list of parameters.
+    schedule : callable or None
+        ``schedule(optimizer)`` makes a scheduler, which is stepped once an update.
+    penalty : callable or None
+        ``penalty(model)`` gives a scalar that is added to the mean loss once an update.
+    batch : int
+        Samples of a global batch.
+    citation : str
+    """
+
+    name: str
+    model: Callable[[], nn.Module]
+    train: Examples | Callable[[], Examples]
+    loss: Loss
+    test: Examples | Callable[[], Examples] | None = None
+    metrics: Mapping[str, Loss] = field(default_factory=dict)
+    optimizer: Callable[[list[nn.Parameter]], torch.optim.Optimizer] = _sgd
+    schedule: Callable[[torch.optim.Optimizer], Any] | None = None
+    penalty: Callable[[nn.Module], torch.Tensor] | None = None
+    batch: int = 64
+    citation: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        model: nn.Module | Callable[[], nn.Module],
+        train: Any,
+        loss: str | Loss = "cross-entropy",
+        *,
+        name: str = "task",
+        **more: Any,
+    ) -> Task:
+        """Make a task of what a person has at hand.
+
+        Parameters
+        ----------
+        model : nn.Module or callable
+            A module is copied on every rank, its weights included.
+        train : Examples, pair of tensors, or callable
+        loss : "cross-entropy", "mse" or callable
+        name : str
+        **more
+            Further attributes; a pair of tensors will do for `test` too.
+        """
+        if isinstance(model, nn.Module):
+            model = partial(copy.deepcopy, model)
+        if isinstance(loss, str):
+            if loss not in LOSSES:
+                raise ValueError(f"loss={loss!r}: wanted a callable or one of {', '.join(LOSSES)}")
+            loss = LOSSES[loss]
+        if isinstance(more.get("test"), tuple):
+            more["test"] = Examples(*more["test"])
+        return cls(
+            name, model, Examples(*train) if isinstance(train, tuple) else train, loss, **more
+        )
+
+
+def check_task(task: Any) -> None:
+    """Refuse an object that lacks what a task must have.
+
+    Raises
+    ------
+    TypeError
+        An attribute is missing, or is not what it should be; the text names it.
+    """
+    kind = type(task).__name__
+    for name in ("model", "train", "loss", "optimizer"):
+        if not hasattr(task, name):
+            raise TypeError(
+                f"task ({kind}) has no attribute {name!r}: wanted a dtoolkit.training.Task, or an "
+                "object with its attributes"
+            )
+    if isinstance(task.model, nn.Module):
+        raise TypeError(
+            "task.model is a module: wanted a callable that makes one (Task.of takes both)"
+        )
+    for name in ("model", "loss", "optimizer", "schedule", "penalty"):
+        value = getattr(task, name, None)
+        if value is not None and not callable(value):
+            raise TypeError(f"task.{name} is {value!r}: wanted a callable")
+    for name, metric in (getattr(task, "metrics", None) or {}).items():
+        if not callable(metric):
+            raise TypeError(f"task.metrics[{name!r}] is {metric!r}: wanted a callable")
+
+
+def per_sample(values: torch.Tensor) -> torch.Tensor:
+    """Mean over all but the first dimension: one value a sample."""
+    return values if values.dim() == 1 else values.flatten(1).mean(1)
