@@ -1,0 +1,173 @@
+"""A slow worker: what it computes takes longer, by a constant, a factor, or random delays."""
+
+from __future__ import annotations
+
+import math
+import operator
+import time
+from collections.abc import Iterable
+from dataclasses import KW_ONLY, dataclass
+from numbers import Real
+
+from dtoolkit.faults.delays import Delay
+
+__all__ = ["Slow", "linger"]
+
+
+@dataclass(frozen=True)
+class Slow:
+    """Make a rank slow: after each micro-batch it sleeps.
+
+    What is stated adds up. The rank sleeps and does not compute, so that workers that share cores
+    do not slow each other down.
+
+    Parameters
+    ----------
+    rank : int, optional
+        Which rank; all of them by default.
+    seconds : float
+        A constant to each micro-batch.
+    factor : float, optional
+        The micro-batch takes so many times what it really took; at least 1.
+    delay : Delay, optional
+        A distribution of :mod:`dtoolkit.faults.delays`, or one's own; drawn for the seed, the rank,
+        the step and the micro-batch, so that a run meets the same delays each time.
+    from_step : int
+        First slow step.
+    until_step : int, optional
+        First step that is not slow any more; to the end by default.
+    seed : int, optional
+        Of the delays; that of the run by default. Two faults of one rank under one seed draw the
+        same numbers.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is out of range, or nothing makes the rank slow.
+
+    Examples
+    --------
+    >>> from dtoolkit.faults import Slow
+    >>> from dtoolkit.faults.delays import HeavyTail
+    >>> Slow(delay=HeavyTail(0.005)).lasts(0.010, seed=0, rank=2, step=5, micro=0) > 0
+    True
+    """
+
+    rank: int | None = None
+    _: KW_ONLY
+    seconds: float = 0.0
+    factor: float | None = None
+    delay: Delay | None = None
+    from_step: int = 0
+    until_step: int | None = None
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("rank", "from_step", "until_step", "seed"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, _whole(name, value))
+        _number("seconds", self.seconds, 0)
+        if self.factor is not None:
+            _number("factor", self.factor, 1)
+        if self.delay is not None and not isinstance(self.delay, Delay):
+            raise TypeError(
+                f"Slow: delay={self.delay!r} is no distribution of dtoolkit.faults.delays; a "
+                "constant is seconds="
+            )
+        if self.until_step is not None and self.until_step <= self.from_step:
+            raise ValueError(
+                f"Slow: until_step={self.until_step} must be above from_step={self.from_step}"
+            )
+        if not self.seconds and self.factor is None and self.delay is None:
+            raise ValueError("Slow: nothing makes the rank slow; give seconds=, factor= or delay=")
+
+    def check(self, ranks: int) -> None:
+        """Refuse a rank that is not there.
+
+        Parameters
+        ----------
+        ranks : int
+            How many ranks there are.
+
+        Raises
+        ------
+        ValueError
+        """
+        if self.rank is not None and self.rank >= ranks:
+            raise ValueError(
+                f"Slow: rank={self.rank} is not one of the {ranks} rank(s) 0 to {ranks - 1}"
+            )
+
+    def lasts(self, took: float, *, seed: int, rank: int, step: int, micro: int) -> float:
+        """Seconds to sleep after a micro-batch.
+
+        Parameters
+        ----------
+        took : float
+            Seconds that the micro-batch really took.
+        seed : int
+            Of the run.
+        rank, step, micro : int
+
+        Returns
+        -------
+        float
+            0 where this fault does not concern the rank or the step.
+        """
+        if self.rank not in (None, rank) or step < self.from_step:
+            return 0.0
+        if self.until_step is not None and step >= self.until_step:
+            return 0.0
+        total = self.seconds
+        if self.factor is not None:
+            total += (self.factor - 1.0) * took
+        if self.delay is not None:
+            key = seed if self.seed is None else self.seed
+            total += self.delay.draw(key, rank=rank, step=step, micro=micro)
+        return total
+
+
+def linger(
+    faults: Iterable[Slow], began: float, *, seed: int, rank: int, step: int, micro: int
+) -> float:
+    """Sleep as all faults together ask after a micro-batch.
+
+    Parameters
+    ----------
+    faults : iterable of Slow
+    began : float
+        When the micro-batch began, by `time.perf_counter`; it ends now.
+    seed, rank, step, micro : int
+
+    Returns
+    -------
+    float
+        Seconds from the begin of the micro-batch to the end of the sleep.
+    """
+    now = time.perf_counter()
+    took = now - began
+    wake = now + sum(
+        fault.lasts(took, seed=seed, rank=rank, step=step, micro=micro) for fault in faults
+    )
+    # Drawing takes time too, and a sleep may end early or late: what counts is when to wake.
+    while (left := wake - time.perf_counter()) > 0:
+        time.sleep(left)
+    return time.perf_counter() - began
+
+
+def _whole(name: str, value: int) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"Slow: {name}={value!r} is not an integer") from None
+    if number < 0 and name != "seed":
+        raise ValueError(f"Slow: {name}={value!r} must be at least 0")
+    return number
+
+
+def _number(name: str, value: float, least: int) -> None:
+    if not isinstance(value, Real):
+        raise TypeError(f"Slow: {name}={value!r} is not a number")
+    if not (math.isfinite(value) and value >= least):
+        raise ValueError(f"Slow: {name}={value!r} must be finite and at least {least}")
