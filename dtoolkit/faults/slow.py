@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 import operator
-import time
-from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 
 from dtoolkit.faults.delays import Delay
 
-__all__ = ["Slow", "linger"]
+__all__ = ["Slow"]
 
 
 @dataclass(frozen=True)
@@ -48,9 +46,8 @@ class Slow:
     Examples
     --------
     >>> from dtoolkit.faults import Slow
-    >>> from dtoolkit.faults.delays import HeavyTail
-    >>> Slow(delay=HeavyTail(0.005)).lasts(0.010, seed=0, rank=2, step=5, micro=0) > 0
-    True
+    >>> Slow(rank=1, factor=3.0).pause(seed=0, rank=1, step=5, micro=0, took=0.01)
+    0.02
     """
 
     rank: int | None = None
@@ -99,16 +96,16 @@ class Slow:
                 f"Slow: rank={self.rank} is not one of the {ranks} rank(s) 0 to {ranks - 1}"
             )
 
-    def lasts(self, took: float, *, seed: int, rank: int, step: int, micro: int) -> float:
+    def pause(self, seed: int, rank: int, step: int, micro: int, took: float) -> float:
         """Seconds to sleep after a micro-batch.
 
         Parameters
         ----------
-        took : float
-            Seconds that the micro-batch really took.
         seed : int
             Of the run.
         rank, step, micro : int
+        took : float
+            Seconds that the micro-batch really took.
 
         Returns
         -------
@@ -126,34 +123,6 @@ class Slow:
             key = seed if self.seed is None else self.seed
             total += self.delay.draw(key, rank=rank, step=step, micro=micro)
         return total
-
-
-def linger(
-    faults: Iterable[Slow], began: float, *, seed: int, rank: int, step: int, micro: int
-) -> float:
-    """Sleep as all faults together ask after a micro-batch.
-
-    Parameters
-    ----------
-    faults : iterable of Slow
-    began : float
-        When the micro-batch began, by `time.perf_counter`; it ends now.
-    seed, rank, step, micro : int
-
-    Returns
-    -------
-    float
-        Seconds from the begin of the micro-batch to the end of the sleep.
-    """
-    now = time.perf_counter()
-    took = now - began
-    wake = now + sum(
-        fault.lasts(took, seed=seed, rank=rank, step=step, micro=micro) for fault in faults
-    )
-    # Drawing takes time too, and a sleep may end early or late: what counts is when to wake.
-    while (left := wake - time.perf_counter()) > 0:
-        time.sleep(left)
-    return time.perf_counter() - began
 
 
 def _whole(name: str, value: int) -> int:

@@ -1,48 +1,38 @@
 """A slow worker sleeps so long as it was told, at the steps and on the rank that were named."""
 
 import pickle
-import time
 
 import pytest
 
 from dtoolkit.faults import Slow
 from dtoolkit.faults.delays import Constant, Exponential
-from dtoolkit.faults.slow import linger
 
 
-def lasts(fault: Slow, *, took=0.1, seed=0, rank=0, step=0, micro=0) -> float:
-    return fault.lasts(took, seed=seed, rank=rank, step=step, micro=micro)
+def pause(fault: Slow, *, took=0.1, seed=0, rank=0, step=0, micro=0) -> float:
+    return fault.pause(seed, rank, step, micro, took)
 
 
 def test_what_is_stated_adds_up():
-    assert lasts(Slow(seconds=0.2)) == 0.2
-    assert lasts(Slow(factor=3.0)) == pytest.approx(0.2)
-    assert lasts(Slow(delay=Constant(0.05))) == 0.05
-    assert lasts(Slow(seconds=0.2, factor=2.0, delay=Constant(0.05))) == pytest.approx(0.35)
+    assert pause(Slow(seconds=0.2)) == 0.2
+    assert pause(Slow(factor=3.0)) == pytest.approx(0.2)
+    assert pause(Slow(delay=Constant(0.05))) == 0.05
+    assert pause(Slow(seconds=0.2, factor=2.0, delay=Constant(0.05))) == pytest.approx(0.35)
 
 
 def test_only_the_rank_and_the_steps_that_were_named():
     fault = Slow(2, seconds=0.1, from_step=3, until_step=5)
-    slow = [[lasts(fault, rank=rank, step=step) > 0 for step in range(7)] for rank in range(4)]
+    slow = [[pause(fault, rank=rank, step=step) > 0 for step in range(7)] for rank in range(4)]
     assert slow[2] == [False, False, False, True, True, False, False]
     assert not any(any(slow[rank]) for rank in (0, 1, 3))
     everyone = Slow(seconds=0.1)
-    assert all(lasts(everyone, rank=rank, step=9) for rank in range(4))
+    assert all(pause(everyone, rank=rank, step=9) for rank in range(4))
 
 
 def test_delays_come_from_the_seed_of_the_run_or_from_its_own():
     delay = Exponential(0.1)
     place = {"rank": 1, "step": 4, "micro": 2}
-    assert lasts(Slow(delay=delay), seed=5, **place) == delay.draw(5, **place)
-    assert lasts(Slow(delay=delay, seed=9), seed=5, **place) == delay.draw(9, **place)
-
-
-def test_lingering_ends_when_it_should():
-    began = time.perf_counter()
-    faults = (Slow(0, seconds=0.01), Slow(delay=Constant(0.02)), Slow(1, seconds=60.0))
-    lasted = linger(faults, began, seed=0, rank=0, step=0, micro=0)
-    assert 0.03 <= lasted <= time.perf_counter() - began
-    assert linger((), time.perf_counter(), seed=0, rank=0, step=0, micro=0) < 0.03
+    assert pause(Slow(delay=delay), seed=5, **place) == delay.draw(5, **place)
+    assert pause(Slow(delay=delay, seed=9), seed=5, **place) == delay.draw(9, **place)
 
 
 def test_a_fault_travels_and_compares():
