@@ -1,0 +1,88 @@
+"""The largest elements of a vector, and where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from dtoolkit.training.compression.base import (
+    Compressor,
+    Payload,
+    check_kept,
+    check_vector,
+    index_dtype,
+    kept,
+)
+
+__all__ = ["TopK"]
+
+
+@dataclass(frozen=True)
+class TopK(Compressor):
+    """Send the k elements of largest magnitude with their places.
+
+    Exactly k, also where magnitudes tie: of equal ones those that come first. The values travel as
+    they are, so that what is sent and what is kept add up to the vector bit for bit. Biased: small
+    elements are never sent unless error feedback saves them up.
+
+    Parameters
+    ----------
+    share : float, optional
+        Part of the elements that is sent, more than 0 and at most 1; at least one element is.
+        0.01 by default.
+    k : int, optional
+        Their number, instead of `share`.
+    error_feedback : bool
+        Add what was not sent to the next vector.
+
+    Raises
+    ------
+    ValueError, TypeError
+    """
+
+    name: ClassVar[str] = "top-k"
+
+    share: float | None = None
+    k: int | None = None
+    error_feedback: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "share", check_kept(self.share, self.k))
+
+    def layout(self, n: int, dtype: torch.dtype) -> list[tuple[torch.dtype, int]]:
+        """Values and places; see :meth:`Compressor.layout`."""
+        k = kept(n, self.share, self.k)
+        return [(dtype, k), (index_dtype(n), k)]
+
+    def compress(self, flat: torch.Tensor, *, key: int = 0) -> Payload:
+        """Give values and places, by place; see :meth:`Compressor.compress`."""
+        check_vector(flat)
+        places = _largest(flat.abs(), kept(flat.numel(), self.share, self.k))
+        return flat[places], places.to(index_dtype(flat.numel()))
+
+    def expand(self, payload: Sequence[torch.Tensor], n: int, *, key: int = 0) -> torch.Tensor:
+        """See :meth:`Compressor.expand`."""
+        values, places = payload
+        return values.new_zeros(n).index_copy_(0, places.long(), values)
+
+    def cite(self) -> str:
+        """See :meth:`Compressor.cite`."""
+        return (
+            "A. F. Aji and K. Heafield, Sparse communication for distributed gradient descent, "
+            "EMNLP 2017; S. U. Stich, J.-B. Cordonnier and M. Jaggi, Sparsified SGD with memory, "
+            "NeurIPS 2018"
+        )
+
+
+def _largest(size: torch.Tensor, k: int) -> torch.Tensor:
+    """Places of the k largest, ascending; of equal ones the first."""
+    n = size.numel()
+    if k >= n:
+        return torch.arange(n, device=size.device)
+    least = torch.topk(size, k, sorted=False).values.min()
+    above = (size > least).nonzero().flatten()
+    equal = (size == least).nonzero().flatten()[: k - above.numel()]
+    return torch.cat([above, equal]).sort().values
