@@ -103,7 +103,8 @@ class Running:
         except Stop:  # came as the function had ended, or as that call began
             reply = Reply("stopped")
             self._thread.no_more_stops()
-        reply.events = self._recorder.events
+        self.interrupt.set(_over)
+        reply.events = list(self._recorder.events)
         reply.log, reply.shipped = self._log.rest()
         if self.mesh is not None:
             if reply.kind == "done":
@@ -217,6 +218,11 @@ class Running:
                 return comm, self.group
             except (CommunicationError, PeerLost):
                 continue  # another one was lost meanwhile
+
+
+def _over() -> CommunicationError:
+    """What threads get that the function has left waiting for messages."""
+    return CommunicationError("the launch is over")
 
 
 class _Log:

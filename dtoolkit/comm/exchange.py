@@ -65,6 +65,10 @@ class Engine:
         group = f" {self.name!r} of ranks {list(self.ranks)}" if self.name else ""
         return f"<Communicator{group}: rank {self.rank} of {self.size}>"
 
+    def check(self) -> None:
+        """Raise if this rank has been told to stop: for loops that wait for something else."""
+        self._transport.interrupt.check()
+
     def _exchange(
         self,
         operation: str,

@@ -55,6 +55,23 @@ class Groups(Engine):
             under_way=self._under_way,
         )
 
+    def twin(self) -> Self:
+        """Make the same group once more, for another thread of each rank; all ranks call.
+
+        One thread at a time may use a communicator; a twin can be used by another meanwhile. Its
+        phases are its own, and its operations that nobody has waited for are left when the
+        function of a launch ends.
+
+        Returns
+        -------
+        Communicator
+        """
+        twin = self.split(0)
+        assert twin is not None
+        twin._recorder = self._recorder.twin()
+        twin._under_way = {}
+        return twin
+
     def grid(self, shape: Sequence[int]) -> tuple[Self, ...]:
         """Arrange the ranks in a grid (last axis fastest): one communicator along each axis.
 

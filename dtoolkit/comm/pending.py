@@ -197,6 +197,15 @@ class Staged(Pending):
         """Whether the messages have arrived and left."""
         return self._second is not None and self._second.done()
 
+    def on_done(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once all messages have ended, on whatever thread; now if they have."""
+
+        def then() -> None:
+            self._go_on()
+            (self._second or self._first).on_done(callback)  # the first ones, where they failed
+
+        self._first.on_done(then)
+
     def _await(self) -> None:
         self._first._await()
         self._go_on()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
+from copy import copy
 
 from dtoolkit.comm.event import Event
 
@@ -26,6 +28,8 @@ class Recorder:
     phase : tuple of str
         Name, logical source and target that the next operations get.
     events : list of Event
+    sent : int
+        Bytes sent to other ranks so far, recorded or not.
     """
 
     def __init__(
@@ -42,6 +46,14 @@ class Recorder:
         self.offset = offset
         self.phase: tuple[str, str, str] = ("", "", "")
         self.events: list[Event] = []
+        self.sent = 0
+        self._guard = threading.Lock()  # operations end on several threads
+
+    def twin(self) -> Recorder:
+        """A recorder for another thread: its phase is its own, its events come to the same list."""
+        other = copy(self)
+        other.phase = ("", "", "")
+        return other
 
     def record(
         self,
@@ -71,6 +83,8 @@ class Recorder:
             Rank in the cluster of each rank of the group.
         group : str
         """
+        with self._guard:
+            self.sent += sum(sent.values())
         if not self.enabled:
             return
         to = [0] * self.ranks

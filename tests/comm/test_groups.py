@@ -101,3 +101,69 @@ def test_groups_exchange_at_the_same_time(cluster4: dt.Cluster) -> None:
         return all(bool((call.wait() == want).all()) for call, want in reversed(calls))
 
     assert cluster4.run(work) == [True] * 4
+
+
+def test_a_twin_serves_another_thread(cluster4: dt.Cluster) -> None:
+    """Each rank talks on both at once: sums in its thread, messages in another, phases apart."""
+
+    def work(ctx: Any) -> Any:
+        import threading
+
+        twin, got = ctx.comm.twin(), []
+
+        def serve() -> None:
+            with twin.phase("serve"):
+                for _ in range(30 * (twin.size - 1)):
+                    tensor, source = twin.recv()
+                    twin.send(tensor + source, source)
+
+        server = threading.Thread(target=serve)
+        if twin.rank == 0:
+            server.start()
+        for n in range(30):
+            with ctx.comm.phase("sum"):
+                got.append(ctx.comm.all_reduce(torch.ones(500) * n)[-1].item() == 4 * n)
+            if twin.rank != 0:
+                twin.send(torch.ones(n * n), 0)
+                answer, _ = twin.recv(0)
+                got.append(torch.equal(answer, torch.ones(n * n) + twin.rank))
+        if twin.rank == 0:
+            server.join()
+        return all(got), twin.name != "", twin.ranks
+
+    cluster4.trace.clear()
+    assert cluster4.run(work) == [(True, True, (0, 1, 2, 3))] * 4
+    phases = {(e.operation, e.phase) for e in cluster4.trace if e.rank == 0 and e.phase}
+    assert phases == {("recv", "serve"), ("send", "serve"), ("all_reduce", "sum")}
+
+
+def test_what_a_twin_has_not_waited_for_does_not_hold_the_launch(cluster2: dt.Cluster) -> None:
+    """And a thread that waits for what never comes ends with the launch."""
+
+    def work(ctx: Any) -> None:
+        import threading
+
+        twin = ctx.comm.twin()
+
+        def listen() -> None:
+            twin.recv(tag=7, wait=False).wait()
+
+        thread = threading.Thread(target=listen, name="left-behind", daemon=True)
+        threading.excepthook = lambda _: None
+        thread.start()
+
+    def left(ctx: Any) -> int:
+        import threading
+        import time
+
+        def there() -> int:
+            return sum(t.name == "left-behind" for t in threading.enumerate())
+
+        end = time.monotonic() + 2
+        while there() and time.monotonic() < end:
+            time.sleep(0.02)
+        threading.excepthook = threading.__excepthook__
+        return there()
+
+    cluster2.run(work, timeout=20)
+    assert cluster2.run(left) == [0, 0]

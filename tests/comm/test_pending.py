@@ -154,3 +154,23 @@ def test_what_fails_while_it_lands_is_raised_by_whoever_waits() -> None:
     first.complete()
     with pytest.raises(dt.errors.CommunicationError, match="no room"):
         call.wait()
+
+
+def test_the_end_of_all_messages_is_told_whatever_the_order() -> None:
+    """Asked before, between and after the stages, and where the first one failed."""
+    for asked in range(3):
+        first, second, told = Pending(Interrupt()), Pending(Interrupt()), []
+        call = Staged(first, lambda second=second: second, lambda: "result", background=True)
+        for moment, one in enumerate([first, second, None]):
+            assert told == ([True] if moment == 2 and asked < 2 else [])
+            if moment == asked:
+                call.on_done(lambda told=told, call=call: told.append(call.done()))
+            if one is not None:
+                one.complete()
+        assert told == [True]
+        assert call.wait() == "result"
+    first, told = Pending(Interrupt()), []
+    call = Staged(first, lambda: first, lambda: None, background=True)
+    call.on_done(lambda: told.append(True))
+    first.complete(RuntimeError("cut"))
+    assert told == [True]
