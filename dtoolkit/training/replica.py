@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from dtoolkit.training.norm import Ranks, has_batch_norm, over_ranks
 from dtoolkit.training.sampling import Sampler
 from dtoolkit.training.seeds import seeded
 from dtoolkit.training.settings import Settings
@@ -82,6 +83,12 @@ class Replica:
         if not isinstance(self.model, nn.Module):
             raise TypeError(f"task.model() gave {self.model!r}: wanted an nn.Module")
         self.model.to(self.device)
+        _check_model(self.model)
+        self._norm: Ranks | None = None
+        if self.batch_norm == "sync" and self.size > 1 and has_batch_norm(self.model):
+            # Of its own: gradients of other layers are under way while backward runs.
+            self._norm = Ranks(self.comm.split(0))
+            self.model = over_ranks(self.model, self._norm)
         self.parameters = [
             (name, value) for name, value in self.model.named_parameters() if value.requires_grad
         ]
@@ -127,6 +134,7 @@ class Replica:
             The loss is not one value a sample.
         """
         if not len(ids):
+            self._stand_in(step, micro)
             return 0.0, 0
         start = time.perf_counter()
         item = self.rank if item is None else item
@@ -281,6 +289,23 @@ class Replica:
 
     # ------------------------------------------------------------------------------- helpers
 
+    def _stand_in(self, step: int, micro: int) -> None:
+        """Take part in the exchanges of batch norm without samples: one sample that counts as none.
+
+        Many a model takes no empty batch.
+        """
+        if self._norm is None or not len(self.sampler.micro_batches(step)[micro]):
+            return
+        self._norm.void = True
+        try:
+            with seeded(self.settings.seed, "forward", step, self.rank, micro, device=self.device):
+                loss = self.loss_of(torch.zeros(1, dtype=torch.int64)).sum()
+                learned = [value for _, value in self.parameters]
+                if learned:
+                    torch.autograd.grad(loss, learned, allow_unused=True)  # .grad stays as it is
+        finally:
+            self._norm.void = False
+
     def _penalise(self) -> None:
         penalty = getattr(self.task, "penalty", None)
         if penalty is None or not self.parameters:
@@ -312,6 +337,21 @@ class Replica:
             piece.reshape(value.shape)
             for piece, (_, value) in zip(pieces, self.parameters, strict=True)
         ]
+
+
+def _check_model(model: nn.Module) -> None:
+    for name, value in model.named_parameters():
+        if isinstance(value, nn.UninitializedParameter):
+            raise ValueError(
+                f"task.model: {name} has no shape yet (a lazy module): run the model once in the "
+                "function that makes it"
+            )
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse:
+            raise ValueError(
+                f"task.model: {name} is an embedding with sparse=True, whose gradient is a sparse "
+                "tensor; gradients are exchanged dense: make it with sparse=False"
+            )
 
 
 def _loaded(source: Any, name: str) -> Any:
