@@ -27,13 +27,19 @@ __all__ = [
 ]
 
 
+_MODULES = ("faults", "training", "widgets")
+_FUNCTIONS = ("submit_training", "train")
+
+
 def __getattr__(name: str) -> Any:
-    """Import the panels when they are first asked for: they need a notebook's packages."""
-    if name == "widgets":
-        return importlib.import_module("dtoolkit.widgets")
+    """Import what not everybody needs when it is first asked for: training, faults, the panels."""
+    if name in _MODULES:
+        return importlib.import_module(f"dtoolkit.{name}")
+    if name in _FUNCTIONS:
+        return getattr(importlib.import_module("dtoolkit.training"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    """Name the panels too, which are not there before they are asked for."""
-    return sorted({*globals(), "widgets"})
+    """Name that too which is not there before it is asked for."""
+    return sorted({*globals(), *_MODULES, *_FUNCTIONS})

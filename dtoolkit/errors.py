@@ -24,6 +24,7 @@ __all__ = [
     "PeerLost",
     "PlanError",
     "RankError",
+    "ReplicaMismatch",
     "ShardLost",
     "VersionMismatch",
     "WorkerLost",
@@ -184,6 +185,33 @@ class PeerLost(DtoolkitError):
         super().__init__(
             f"{who} left the group{': ' + detail if detail else ''}. Call ctx.rebuild() for the "
             "next communicator."
+        )
+
+
+class ReplicaMismatch(DtoolkitError):
+    """Ranks that must hold the same state do not.
+
+    Attributes
+    ----------
+    fields : tuple of str
+        What differs, such as ``"model.0.weight"`` or ``"optimizer.0.weight.exp_avg"``.
+    ranks : tuple of int
+        The ranks that hold something else than rank 0.
+    step : int
+        Steps that were done.
+    """
+
+    def __init__(self, *, fields: Sequence[str], ranks: Sequence[int], step: int) -> None:
+        self.fields = tuple(fields)
+        self.ranks = tuple(ranks)
+        self.step = step
+        shown = ", ".join(self.fields[:8])
+        more = f" and {len(self.fields) - 8} more" if len(self.fields) > 8 else ""
+        super().__init__(
+            f"after {step} steps rank(s) {', '.join(map(str, ranks))} hold something else than "
+            f"rank 0: {shown}{more}. Something in the task depends on the rank (a process id, the "
+            "time, a branch, a device): what is random must come from torch's, NumPy's or Python's "
+            "generator, which are seeded alike on all ranks"
         )
 
 

@@ -131,6 +131,11 @@ class Cluster(View):
                 self.close()
                 raise
 
+    @property
+    def is_local(self) -> bool:
+        """Whether its workers are processes of its own on this machine."""
+        return self._local is not None
+
     # ------------------------------------------------------------------------------ running
 
     def run(

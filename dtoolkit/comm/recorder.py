@@ -28,8 +28,6 @@ class Recorder:
     phase : tuple of str
         Name, logical source and target that the next operations get.
     events : list of Event
-    sent : int
-        Bytes sent to other ranks so far, recorded or not.
     """
 
     def __init__(
@@ -46,8 +44,13 @@ class Recorder:
         self.offset = offset
         self.phase: tuple[str, str, str] = ("", "", "")
         self.events: list[Event] = []
-        self.sent = 0
+        self._sent = [0]  # shared with the recorders of other threads, as the events are
         self._guard = threading.Lock()  # operations end on several threads
+
+    @property
+    def sent(self) -> int:
+        """Bytes sent to other ranks so far, recorded or not, by all threads."""
+        return self._sent[0]
 
     def twin(self) -> Recorder:
         """A recorder for another thread: its phase is its own, its events come to the same list."""
@@ -84,7 +87,7 @@ class Recorder:
         group : str
         """
         with self._guard:
-            self.sent += sum(sent.values())
+            self._sent[0] += sum(sent.values())
         if not self.enabled:
             return
         to = [0] * self.ranks

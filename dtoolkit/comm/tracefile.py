@@ -6,13 +6,13 @@ import gzip
 import json
 import os
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from dtoolkit.comm.event import Event
 
-__all__ = ["read_trace", "write_lines", "write_trace"]
+__all__ = ["pack_trace", "read_trace", "unpack_trace", "write_lines", "write_trace"]
 
 FORMAT = "dtoolkit trace"
 VERSION = 1
@@ -26,6 +26,23 @@ def write_trace(
     emulated: str = "",
 ) -> None:
     """Write a trace to a file, compressed if its name ends in ``.gz``."""
+    write_lines(path, _lines(events, ranks, clock_error, emulated))
+
+
+def pack_trace(
+    events: Sequence[Event], ranks: int, clock_error: float, emulated: str = ""
+) -> bytes:
+    """The file of a trace as compressed bytes, to be part of another file."""
+    text = "".join(line + "\n" for line in _lines(events, ranks, clock_error, emulated))
+    return gzip.compress(text.encode(), compresslevel=4, mtime=0)
+
+
+def unpack_trace(data: bytes, name: str) -> tuple[list[Event], int, float, str]:
+    """Inverse of :func:`pack_trace`, as :func:`read_trace` returns it; `name` is for errors."""
+    return _parse(name, _text(name, data, packed=True))
+
+
+def _lines(events: Sequence[Event], ranks: int, clock_error: float, emulated: str) -> Iterator[str]:
     header = {
         "format": FORMAT,
         "version": VERSION,
@@ -34,7 +51,9 @@ def write_trace(
         "events": len(events),
         **({"emulated": emulated} if emulated else {}),
     }
-    write_lines(path, (json.dumps(line) for line in (header, *map(_record, events))))
+    yield json.dumps(header)
+    for event in events:
+        yield json.dumps(_record(event))
 
 
 def read_trace(path: str | os.PathLike[str]) -> tuple[list[Event], int, float, str]:
@@ -55,7 +74,12 @@ def read_trace(path: str | os.PathLike[str]) -> tuple[list[Event], int, float, s
         The file is no trace, of another version, damaged or cut short; the text says where.
     """
     name = os.fspath(path)
-    lines = _read(path).splitlines()
+    data = Path(path).read_bytes()
+    return _parse(name, _text(name, data, packed=name.endswith(".gz")))
+
+
+def _parse(name: str, text: str) -> tuple[list[Event], int, float, str]:
+    lines = text.splitlines()
     header = _header(name, lines[0] if lines else "")
     events = [_event(name, number, line) for number, line in enumerate(lines[1:], start=2)]
     if len(events) != header["events"]:
@@ -136,9 +160,8 @@ def _event(name: str, number: int, line: str) -> Event:
     return event
 
 
-def _read(path: str | os.PathLike[str]) -> str:
-    data = Path(path).read_bytes()
+def _text(name: str, data: bytes, *, packed: bool) -> str:
     try:
-        return (gzip.decompress(data) if os.fspath(path).endswith(".gz") else data).decode()
+        return (gzip.decompress(data) if packed else data).decode()
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise ValueError(f"{os.fspath(path)} is not a trace, or is damaged: {error}") from error
+        raise ValueError(f"{name} is not a trace, or is damaged: {error}") from error

@@ -1,18 +1,29 @@
 """Training over workers: one trainer, many strategies, samples weighted as they were used."""
 
+from dtoolkit.training.checkpoint import Checkpoint
 from dtoolkit.training.replica import Replica
+from dtoolkit.training.run import Run
 from dtoolkit.training.sampling import Sampler
 from dtoolkit.training.settings import Settings
+from dtoolkit.training.state import RunState
 from dtoolkit.training.strategy import Promise, StepReport, Strategy
 from dtoolkit.training.task import Examples, Task
+from dtoolkit.training.train import submit_training, train
+from dtoolkit.training.training import Training
 
 __all__ = [
+    "Checkpoint",
     "Examples",
     "Promise",
     "Replica",
+    "Run",
+    "RunState",
     "Sampler",
     "Settings",
     "StepReport",
     "Strategy",
     "Task",
+    "Training",
+    "submit_training",
+    "train",
 ]

@@ -15,7 +15,7 @@ from dtoolkit.training.norm import Ranks, has_batch_norm, over_ranks
 from dtoolkit.training.sampling import Sampler
 from dtoolkit.training.seeds import seeded
 from dtoolkit.training.settings import Settings
-from dtoolkit.training.task import Examples, check_task
+from dtoolkit.training.task import Examples, check_task, check_values
 
 __all__ = ["Replica"]
 
@@ -153,7 +153,7 @@ class Replica:
     def loss_of(self, ids: torch.Tensor) -> torch.Tensor:
         """Loss of each of some samples, with its graph; checked to be one value a sample."""
         inputs, targets = self.examples.take(ids)
-        return _checked(self.task.loss(self.model, inputs, targets), len(ids), "loss")
+        return check_values(self.task.loss(self.model, inputs, targets), len(ids), "loss")
 
     def gradients(self) -> tuple[torch.Tensor, torch.Tensor]:
         """All gradients as one flat tensor, and which parameters have one.
@@ -285,7 +285,7 @@ class Replica:
     ) -> torch.Tensor:
         assert self._test is not None
         inputs, targets = self._test.take(ids)
-        return _checked(value(self.model, inputs, targets), len(ids), name).double().sum()
+        return check_values(value(self.model, inputs, targets), len(ids), name).double().sum()
 
     # ------------------------------------------------------------------------------- helpers
 
@@ -361,16 +361,6 @@ def _loaded(source: Any, name: str) -> Any:
     if not hasattr(examples, "take") or not hasattr(examples, "__len__"):
         raise TypeError(f"task.{name} gave {type(examples).__name__}: wanted Examples")
     return examples
-
-
-def _checked(values: Any, samples: int, name: str) -> torch.Tensor:
-    if not isinstance(values, torch.Tensor) or tuple(values.shape) != (samples,):
-        got = tuple(values.shape) if isinstance(values, torch.Tensor) else type(values).__name__
-        raise ValueError(
-            f"task.{name} gave {got} for {samples} samples: wanted one value a sample, shape "
-            f"({samples},); PyTorch's losses give that with reduction='none'"
-        )
-    return values
 
 
 def _copied(value: Any) -> Any:

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
-__all__ = ["LOSSES", "Examples", "Task", "check_task", "per_sample"]
+__all__ = ["LOSSES", "Examples", "Task", "check_task", "check_values", "per_sample"]
 
 Loss = Callable[[nn.Module, torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -185,3 +185,21 @@ def check_task(task: Any) -> None:
 def per_sample(values: torch.Tensor) -> torch.Tensor:
     """Mean over all but the first dimension: one value a sample."""
     return values if values.dim() == 1 else values.flatten(1).mean(1)
+
+
+def check_values(values: Any, samples: int, name: str) -> torch.Tensor:
+    """Refuse what a task's loss or metric gave, if it is not one value a sample.
+
+    Raises
+    ------
+    ValueError
+        The text names the attribute, what it gave, and what was wanted.
+    """
+    if not isinstance(values, torch.Tensor) or tuple(values.shape) != (samples,):
+        got = tuple(values.shape) if isinstance(values, torch.Tensor) else type(values).__name__
+        raise ValueError(
+            f"task.{name} gave {got} for {samples} samples: wanted one value a sample, shape "
+            f"({samples},); PyTorch's losses give that with reduction='none'"
+        )
+    return values
+

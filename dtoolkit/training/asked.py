@@ -1,0 +1,196 @@
+"""What a training run is asked for, checked on the client before anything is sent."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dtoolkit.training.checkpoint import Checkpoint
+from dtoolkit.training.loop import Job
+from dtoolkit.training.resuming import check_resumed, state_to_resume
+from dtoolkit.training.settings import Settings
+from dtoolkit.training.state import RunState
+from dtoolkit.training.strategy import Strategy
+from dtoolkit.training.task import check_task
+from dtoolkit.training.trial import Trial, try_task
+
+if TYPE_CHECKING:
+    from dtoolkit.cluster import Cluster
+
+__all__ = ["Asked", "job_of", "strategy_of"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """Arguments of :func:`dtoolkit.train`, as they came."""
+
+    task: Any
+    strategy: Any
+    steps: Any
+    seed: Any
+    batch: Any
+    accumulate: Any
+    partition: Any
+    optimizer: Any
+    schedule: Any
+    compression: Any
+    faults: Any
+    checkpoint: Any
+    resume: Any
+    evaluate_every: Any
+
+
+def job_of(cluster: Cluster, asked: Asked) -> Job:
+    """What the ranks are told, once all of it makes sense.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument does not; the text names it.
+    """
+    check_task(asked.task)
+    strategy = strategy_of(asked.strategy)
+    state = state_to_resume(asked.resume)
+    settings = _settings(asked, state)
+    ranks = cluster.size
+    for fault in settings.faults:
+        check = getattr(fault, "check", None)
+        if check is not None:
+            check(ranks)
+    strategy.check(settings)
+    trial = try_task(asked.task, settings, ranks=ranks, shards=strategy.shards)
+    if state is not None:
+        check_resumed(state, strategy, settings, trial, ranks=ranks)
+    checkpoint = Checkpoint.of(asked.checkpoint)
+    if checkpoint is not None:
+        checkpoint = checkpoint.located(here=cluster.is_local)
+    about = _about(asked.task, strategy, settings, trial, ranks)
+    return Job(asked.task, strategy, settings, state, checkpoint, about)
+
+
+def strategy_of(value: Any) -> Strategy:
+    """A strategy by its name, or the object itself.
+
+    Raises
+    ------
+    ValueError
+        No strategy has this name; the text lists those there are.
+    TypeError
+        It is neither a name nor a strategy.
+    """
+    from dtoolkit.training.strategies import STRATEGIES
+
+    if isinstance(value, str):
+        if value not in STRATEGIES:
+            raise ValueError(
+                f"strategy={value!r}: there is no such strategy; wanted one of "
+                f"{', '.join(STRATEGIES)}, or a Strategy"
+            )
+        made: Strategy = STRATEGIES[value]()
+        return made
+    if isinstance(value, Strategy):
+        return value
+    hint = f"; make one of it: {value.__name__}()" if isinstance(value, type) else ""
+    raise TypeError(
+        f"strategy is {value!r}: wanted one of {', '.join(STRATEGIES)}, or a "
+        f"dtoolkit.training.Strategy{hint}"
+    )
+
+
+def _settings(asked: Asked, state: RunState | None) -> Settings:
+    seed, batch = asked.seed, asked.batch
+    if state is not None:  # what is not said is as it was
+        seed = state.seed if seed is None else seed
+        batch = state.sampler.get("batch") if batch is None else batch
+    for name in ("optimizer", "schedule"):
+        value = getattr(asked, name)
+        if value is not None and not callable(value):
+            takes = "parameters" if name == "optimizer" else "the optimizer"
+            raise TypeError(
+                f"{name} is {value!r}: wanted a callable that takes {takes} and makes one, such "
+                "as functools.partial(torch.optim.Adam, lr=0.01)"
+            )
+    return Settings(
+        steps=_whole("steps", asked.steps, 1),
+        seed=_whole("seed", 0 if seed is None else seed, None),
+        batch=None if batch is None else _whole("batch", batch, 1),
+        accumulate=_whole("accumulate", asked.accumulate, 1),
+        partition=asked.partition,
+        optimizer=asked.optimizer,
+        schedule=asked.schedule,
+        compression=_compressor(asked.compression),
+        faults=_faults(asked.faults),
+        evaluate_every=(
+            None
+            if asked.evaluate_every is None
+            else _whole("evaluate_every", asked.evaluate_every, 1)
+        ),
+    )
+
+
+def _whole(name: str, value: Any, least: int | None) -> int:
+    wanted = "an integer" if least is None else f"an integer of at least {least}"
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool) or (least is not None and number < least):
+        raise (TypeError if number is None else ValueError)(f"{name}={value!r}: wanted {wanted}")
+    return number
+
+
+def _compressor(value: Any) -> Any:
+    if value is None:
+        return None
+    from dtoolkit.training.compression import as_compressor
+
+    return as_compressor(value)
+
+
+def _faults(value: Any) -> tuple[Any, ...]:
+    if value is None:
+        return ()
+    faults = (
+        tuple(value) if isinstance(value, Iterable) and not hasattr(value, "pause") else (value,)
+    )
+    for fault in faults:
+        if not callable(getattr(fault, "pause", None)):
+            raise TypeError(f"faults: {fault!r} is no fault; wanted dtoolkit.faults.Slow")
+    return faults
+
+
+def _about(
+    task: Any, strategy: Strategy, settings: Settings, trial: Trial, ranks: int
+) -> dict[str, Any]:
+    """What a run says of itself, in plain values."""
+    cite = getattr(strategy, "cite", None)
+    return {
+        "task": str(getattr(task, "name", type(task).__name__)),
+        "citation": str(getattr(task, "citation", "")),
+        "faults": [repr(fault) for fault in settings.faults],
+        "settings": {
+            "strategy": strategy.name,
+            "strategy_settings": repr(strategy),
+            "workers": ranks,
+            "steps": settings.steps,
+            "seed": settings.seed,
+            "batch": settings.batch or int(task.batch),
+            "accumulate": settings.accumulate,
+            "partition": _partition_text(settings.partition),
+            "optimizer": trial.optimizer,
+            "schedule": trial.schedule,
+            "compression": "" if settings.compression is None else repr(settings.compression),
+            "evaluate_every": settings.evaluate_every,
+            "citation": str(cite()) if callable(cite) else "",
+        },
+    }
+
+
+def _partition_text(partition: Any) -> str:
+    if partition is None or isinstance(partition, str):
+        return partition or ""
+    if isinstance(partition, Sequence) or hasattr(partition, "shape"):
+        return f"a vector of {len(partition)} owners"
+    return repr(partition)

@@ -1,0 +1,221 @@
+"""What every rank does in a training run: steps, and what happens where the ranks meet.
+
+Ranks meet to evaluate, to write a checkpoint, to stop, and at the end. A run can be stopped at any
+step at which its strategy lets them meet; what is captured there is what it goes on from.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from dtoolkit.training.agreement import Agreement
+from dtoolkit.training.capture import capture, check_same, own_part, restore
+from dtoolkit.training.checkpoint import Checkpoint
+from dtoolkit.training.replica import Replica
+from dtoolkit.training.settings import Settings
+from dtoolkit.training.state import RunState
+from dtoolkit.training.strategy import StepReport, Strategy
+from dtoolkit.training.writing import Writer
+
+if TYPE_CHECKING:
+    from dtoolkit.cluster import Context
+
+__all__ = ["Ended", "Job", "learn"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is asked of the ranks; the same for all.
+
+    Attributes
+    ----------
+    task : Task
+    strategy : Strategy
+    settings : Settings
+    state : RunState or None
+        Where to go on; None to begin.
+    checkpoint : Checkpoint or None
+    about : dict
+        What a saved run says of itself, in plain values.
+    """
+
+    task: Any
+    strategy: Strategy
+    settings: Settings
+    state: RunState | None = None
+    checkpoint: Checkpoint | None = None
+    about: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a rank gives back; the state comes from rank 0 alone.
+
+    Attributes
+    ----------
+    state : RunState or None
+    summary : dict
+        What the strategy says of itself.
+    stopped : bool
+        The run was told to stop before its last step.
+    seconds : float
+        From the first step to the end, with all that is around the steps.
+    """
+
+    state: RunState | None
+    summary: dict[str, Any]
+    stopped: bool
+    seconds: float
+
+
+def learn(ctx: Context, job: Job) -> Ended:
+    """Train on this rank, together with the others.
+
+    Raises
+    ------
+    ReplicaMismatch
+        Ranks that must hold the same state do not.
+    FloatingPointError
+        A loss or a gradient is not finite.
+    """
+    return _Rank(ctx, job).run()
+
+
+class _Rank:
+    """One rank's side of a run."""
+
+    def __init__(self, ctx: Context, job: Job) -> None:
+        self.ctx, self.settings, self.strategy = ctx, job.settings, job.strategy
+        self.replica = Replica(
+            ctx,
+            job.task,
+            job.settings,
+            batch_norm=job.strategy.batch_norm,
+            shards=job.strategy.shards,
+        )
+        self.step = self.count = 0  # steps of the run that are done, and of this rank
+        self.own: dict[str, Any] = {}
+        if job.state is not None:
+            self.step = job.state.step
+            self.own, self.count = own_part(job.state, ctx.rank)
+            restore(self.replica, job.state)
+        else:
+            check_same(self.replica, 0)
+        self.writer = None
+        if job.checkpoint is not None:
+            self.writer = Writer(job.checkpoint, self.replica, job.strategy, job.about)
+        self.agreement = Agreement(ctx, self.step)
+
+    def run(self) -> Ended:
+        """All steps, from where the run stands."""
+        start = time.perf_counter()
+        try:
+            self.strategy.configure(self.replica)
+            if self.own:
+                self.strategy.restore(self.own)
+            state = None
+            while not (self._ended or self.agreement.stopped):
+                meeting = self._next_meeting()
+                self.strategy.until(self.replica, self.step, meeting)
+                if self.strategy.free:
+                    self._run_free()
+                else:
+                    self._run_together(meeting)
+                self.strategy.pause(self.replica)
+                self.step = self.strategy.reached(self.replica, self.count)
+                if not self._ended and (self.strategy.free or self.agreement.due(self.step)):
+                    self.agreement.agree(self.step)
+                state = self._meet()
+            summary = self.strategy.summary()
+        finally:
+            self.strategy.finish(self.replica)
+        return Ended(state, summary, not self._ended, time.perf_counter() - start)
+
+    @property
+    def _ended(self) -> bool:
+        return self.step >= self.settings.steps
+
+    def _next_meeting(self) -> int:
+        """Steps that are done when the ranks meet next, whatever comes between."""
+        every = [self.settings.evaluate_every, self.writer.every if self.writer else None]
+        ends = [(self.step // n + 1) * n for n in every if n]
+        return min([self.settings.steps, *ends])
+
+    def _run_together(self, meeting: int) -> None:
+        """Steps that all ranks count alike, until they meet or agree to stop."""
+        while self.count < meeting:
+            report = self._one_step()
+            assert report is not None, f"{self.strategy.name} gave no report of a step"
+            if self.count < meeting and self.agreement.due(self.count):
+                meets = self.strategy.meets(self.count - 1)
+                if not meets and self.agreement.overdue(self.count):
+                    self.strategy.pause(self.replica)
+                    meets = True
+                if meets and self.agreement.agree(self.count):
+                    return
+
+    def _run_free(self) -> None:
+        """Steps that each rank counts by itself, until its strategy has no more."""
+        while self._one_step() is not None:
+            if self.ctx.rank == 0 and self.agreement.heard():
+                self.strategy.stop(self.replica)
+
+    def _one_step(self) -> StepReport | None:
+        ctx, replica = self.ctx, self.replica
+        sent, start = ctx.recorder.sent, ctx.clock()
+        rate = replica.optimizer.param_groups[0]["lr"]
+        report = self.strategy.step(replica, self.count)
+        if report is None:
+            return None
+        row = [
+            self.count,
+            replica.sampler.epoch(self.count),
+            report.loss_sum,
+            report.samples,
+            report.planned,
+            report.compute,
+            report.idle,
+            report.staleness,
+            report.local_steps,
+            ctx.recorder.sent - sent,
+            float(rate),
+            start,
+            ctx.clock(),
+        ]
+        extra = {f"extra.{name}": value for name, value in report.extra.items()}
+        ctx.log({"row": row, **extra})
+        if self.writer is not None:
+            self.writer.rows.append(row)
+        self.count += 1
+        return report
+
+    def _meet(self) -> RunState | None:
+        """Evaluate and save what is due here; the state, on rank 0, where it was captured."""
+        last = self._ended or self.agreement.stopped
+        every = self.settings.evaluate_every
+        scored = last or (every is not None and self.step % every == 0)
+        saved = last or (self.writer is not None and self.step % self.writer.every == 0)
+        if saved and self.strategy.replicated:
+            check_same(self.replica, self.step)
+        model = self.strategy.reconcile(self.replica)
+        if scored:
+            self._evaluate(model)
+        if not saved:
+            return None
+        state = capture(self.replica, self.strategy, step=self.step, count=self.count, model=model)
+        if self.writer is not None:
+            self.writer.write(state)
+        return state
+
+    def _evaluate(self, model: dict[str, torch.Tensor]) -> None:
+        with self.ctx.comm.phase("evaluation"):
+            scores = self.replica.evaluate(model)
+        if scores and self.ctx.rank == 0:
+            said = {"scores": list(scores), "values": list(scores.values()), "after": self.step}
+            self.ctx.log(said)
+            if self.writer is not None:
+                self.writer.scores.append(said)

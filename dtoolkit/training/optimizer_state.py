@@ -1,0 +1,106 @@
+"""The state of an optimizer by the names of parameters, not by their numbers.
+
+A name says which parameter it is in a digest and in an error, and survives another order of the
+parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from dtoolkit.training.plain import plain
+
+__all__ = ["load_optimizer", "optimizer_state"]
+
+
+def optimizer_state(
+    optimizer: torch.optim.Optimizer, parameters: Sequence[tuple[str, nn.Parameter]]
+) -> dict[str, Any]:
+    """State and settings of an optimizer, copied to the host.
+
+    Parameters
+    ----------
+    optimizer : torch.optim.Optimizer
+    parameters : sequence of (str, Parameter)
+        At least those that it steps, with their names.
+
+    Returns
+    -------
+    dict
+        ``"state"``: by parameter what the optimizer keeps of it (``exp_avg``, ``step`` ...);
+        ``"groups"``: a dict a parameter group, with ``"params"`` the names in it.
+    """
+    names = {id(parameter): name for name, parameter in parameters}
+    state = {
+        names[id(parameter)]: plain(kept, f"the optimizer's state of {names[id(parameter)]}")
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+        if (kept := optimizer.state.get(parameter))
+    }
+    groups = [
+        {
+            "params": [names[id(parameter)] for parameter in group["params"]],
+            **{
+                name: plain(value, f"the optimizer's setting {name}")
+                for name, value in group.items()
+                if name not in ("params", "param_names")
+            },
+        }
+        for group in optimizer.param_groups
+    ]
+    return {"state": state, "groups": groups}
+
+
+def load_optimizer(
+    optimizer: torch.optim.Optimizer,
+    saved: dict[str, Any],
+    parameters: Sequence[tuple[str, nn.Parameter]],
+) -> None:
+    """Put what :func:`optimizer_state` gave into an optimizer of the same parameters, to the bit.
+
+    Raises
+    ------
+    ValueError
+        The groups hold other parameters than the saved ones.
+    """
+    names = {id(parameter): name for name, parameter in parameters}
+    here = [[names[id(p)] for p in group["params"]] for group in optimizer.param_groups]
+    there = [group["params"] for group in saved["groups"]]
+    if [sorted(one) for one in here] != [sorted(one) for one in there]:
+        raise ValueError(
+            f"the optimizer has the parameters {here} in its groups, and the saved state {there}"
+        )
+    for group, kept in zip(optimizer.param_groups, saved["groups"], strict=True):
+        for name, value in kept.items():
+            if name != "params":
+                group[name] = _loaded(value, group.get(name))
+    optimizer.state.clear()
+    for name, parameter in parameters:
+        kept = saved["state"].get(name)
+        if kept is not None:
+            optimizer.state[parameter] = {
+                key: _placed(value, key, parameter) for key, value in kept.items()
+            }
+
+
+def _loaded(value: Any, before: Any) -> Any:
+    """A setting, copied; on the device of the one that it replaces."""
+    if isinstance(value, torch.Tensor):
+        device = before.device if isinstance(before, torch.Tensor) else value.device
+        return value.to(device, copy=True)
+    return value
+
+
+def _placed(value: Any, key: str, parameter: nn.Parameter) -> Any:
+    """What is kept of a parameter lies where it lies, but for the count of steps (as in torch)."""
+    if isinstance(value, torch.Tensor):
+        return value.to("cpu" if key == "step" else parameter.device, copy=True)
+    if isinstance(value, list):
+        return [_placed(one, key, parameter) for one in value]
+    if isinstance(value, dict):
+        return {name: _placed(one, key, parameter) for name, one in value.items()}
+    return value

@@ -1,0 +1,165 @@
+"""Training over the workers of a cluster: the two calls that start a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dtoolkit.training.asked import Asked, job_of
+from dtoolkit.training.loop import learn
+from dtoolkit.training.training import Training
+
+if TYPE_CHECKING:
+    from dtoolkit.cluster import Cluster
+    from dtoolkit.training.run import Run
+
+__all__ = ["submit_training", "train"]
+
+
+def train(
+    cluster: Cluster,
+    task: Any,
+    strategy: Any = "data-parallel",
+    *,
+    steps: int,
+    seed: int | None = None,
+    batch: int | None = None,
+    accumulate: int = 1,
+    partition: Any = None,
+    optimizer: Any = None,
+    schedule: Any = None,
+    compression: Any = None,
+    faults: Any = None,
+    checkpoint: Any = None,
+    resume: Any = None,
+    evaluate_every: int | None = None,
+    timeout: float | None = -1,
+) -> Run:
+    """Train a model over the workers of a cluster.
+
+    Everything is checked here before anything is sent, the task by a trial with two samples.
+
+    Parameters
+    ----------
+    cluster : Cluster
+    task : Task
+        What is learned; any object with the attributes of
+        :class:`~dtoolkit.training.task.Task` will do, defined where you like.
+    strategy : str or Strategy
+        How replicas learn as one; ``dtoolkit.training.strategies.STRATEGIES`` has the names.
+    steps : int
+        Steps in all, those of a run that is resumed included.
+    seed : int, optional
+        Of all that is random; by default 0, or that of the run that is resumed.
+    batch : int, optional
+        Samples of a global batch, over all workers; by default the task's.
+    accumulate : int
+        Micro-batches a batch is cut into; there is one update for all of them.
+    partition : "block", "cyclic", Layout or array of int, optional
+        Who computes which sample; by default every batch is shared out evenly.
+    optimizer, schedule : callable, optional
+        In place of the task's.
+    compression : str or Compressor, optional
+        Makes what is exchanged smaller: "top-k", "random-k", "sign", or one of
+        :mod:`dtoolkit.training.compression`.
+    faults : fault or list, optional
+        What goes wrong on purpose, such as ``[dt.faults.Slow(rank=1, factor=3)]``.
+    checkpoint : path or Checkpoint, optional
+        Write the state there while the run goes on; a path alone: ten times.
+    resume : path or Run, optional
+        Go on from a saved run, a checkpoint, or a run.
+    evaluate_every : int, optional
+        Steps between two evaluations; there is one at the end in any case.
+    timeout : float or None
+        Seconds until `LaunchTimeout`; by default the cluster's. None: no deadline.
+
+    Returns
+    -------
+    Run
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument makes no sense, or does not fit what is resumed; before anything is sent.
+    FloatingPointError
+        A loss or a gradient is not finite.
+    ReplicaMismatch
+        Ranks that must hold the same state do not.
+    RankError, WorkerLost, LaunchTimeout, ClusterTooSmall
+        As of :meth:`Cluster.run`.
+
+    Examples
+    --------
+    >>> run = dt.train(cluster, dt.training.tasks.digits(), steps=200, seed=0)  # doctest: +SKIP
+    >>> run.history["loss"].iloc[-1]  # doctest: +SKIP
+    """
+    training = submit_training(
+        cluster,
+        task,
+        strategy,
+        steps=steps,
+        seed=seed,
+        batch=batch,
+        accumulate=accumulate,
+        partition=partition,
+        optimizer=optimizer,
+        schedule=schedule,
+        compression=compression,
+        faults=faults,
+        checkpoint=checkpoint,
+        resume=resume,
+        evaluate_every=evaluate_every,
+        timeout=timeout,
+    )
+    try:
+        return training.result()
+    except KeyboardInterrupt:
+        training.cancel()
+        raise
+
+
+def submit_training(
+    cluster: Cluster,
+    task: Any,
+    strategy: Any = "data-parallel",
+    *,
+    steps: int,
+    seed: int | None = None,
+    batch: int | None = None,
+    accumulate: int = 1,
+    partition: Any = None,
+    optimizer: Any = None,
+    schedule: Any = None,
+    compression: Any = None,
+    faults: Any = None,
+    checkpoint: Any = None,
+    resume: Any = None,
+    evaluate_every: int | None = None,
+    timeout: float | None = -1,
+) -> Training:
+    """Like :func:`train`, without waiting: for notebooks that show a run while it goes on.
+
+    Returns
+    -------
+    Training
+        Live history, progress, stop and cancel.
+    """
+    job = job_of(
+        cluster,
+        Asked(
+            task=task,
+            strategy=strategy,
+            steps=steps,
+            seed=seed,
+            batch=batch,
+            accumulate=accumulate,
+            partition=partition,
+            optimizer=optimizer,
+            schedule=schedule,
+            compression=compression,
+            faults=faults,
+            checkpoint=checkpoint,
+            resume=resume,
+            evaluate_every=evaluate_every,
+        ),
+    )
+    return Training(cluster, job, cluster.submit(learn, job, timeout=timeout))
