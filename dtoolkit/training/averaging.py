@@ -19,7 +19,14 @@ from torch import nn
 if TYPE_CHECKING:
     from dtoolkit.comm.communicator import Communicator
 
-__all__ = ["average", "average_model", "average_over", "load_average", "whole_state"]
+__all__ = [
+    "average",
+    "average_model",
+    "average_over",
+    "kept_buffers",
+    "load_average",
+    "whole_state",
+]
 
 _MEAN, _VAR = "running_mean", "running_var"
 
@@ -128,15 +135,22 @@ def average_model(comm: Communicator, model: nn.Module, samples: float) -> dict[
 
 
 def load_average(model: nn.Module, mean: Mapping[str, torch.Tensor]) -> None:
-    """Put what :func:`average_model` gave into a model."""
+    """Put what :func:`average_model` gave into a model, or a part of that."""
     with torch.no_grad():
         for name, value in _parts(model).items():
-            value.copy_(mean[name])
+            if name in mean:
+                value.copy_(mean[name])
+
+
+def kept_buffers(model: nn.Module) -> dict[str, torch.Tensor]:
+    """The buffers that are saved with a model, the tensors themselves; shared ones once."""
+    saved = set(model.state_dict())
+    return {name: value for name, value in model.named_buffers() if name in saved}
 
 
 def whole_state(model: nn.Module, mean: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """State dict of a model with what :func:`average_model` gave in place; the model stays."""
-    by_place = {_place(value): mean[name] for name, value in _parts(model).items()}
+    by_place = {_place(value): mean[name] for name, value in _parts(model).items() if name in mean}
     return {
         name: by_place.get(_place(value), value.detach()).clone()
         for name, value in model.state_dict().items()
@@ -222,10 +236,8 @@ def _alike(mean: torch.Tensor, var: torch.Tensor) -> bool:
 
 def _parts(model: nn.Module) -> dict[str, torch.Tensor]:
     """What a model learns, and the buffers that are saved with it; tied ones once."""
-    saved = set(model.state_dict())
     learned = {name: value for name, value in model.named_parameters() if value.requires_grad}
-    kept = {name: value for name, value in model.named_buffers() if name in saved}
-    return {name: value.detach() for name, value in (learned | kept).items()}
+    return {name: value.detach() for name, value in (learned | kept_buffers(model)).items()}
 
 
 def _place(value: torch.Tensor) -> tuple[object, ...]:
