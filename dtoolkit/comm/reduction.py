@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-__all__ = ["REDUCTIONS", "check_reduction", "reduce_in_order"]
+__all__ = ["REDUCTIONS", "check_reduction", "reduce_in_order", "reduce_into"]
 
 REDUCTIONS = ("sum", "mean", "prod", "min", "max")
 
@@ -60,3 +60,26 @@ def reduce_in_order(tensors: Sequence[torch.Tensor], op: str) -> torch.Tensor:
         # By parts: a complex quotient would be rounded more than once.
         (torch.view_as_real(total) if total.is_complex() else total).div_(len(tensors))
     return total.to(dtype)
+
+
+def reduce_into(tensors: Sequence[torch.Tensor], place: int, op: str) -> None:
+    """Do what :func:`reduce_in_order` does, to the bit, and put the result into one of the tensors.
+
+    Parameters
+    ----------
+    tensors : sequence of torch.Tensor
+        Overwritten.
+    place : int
+        Which one gets the result.
+    op : {"sum", "mean", "prod", "min", "max"}
+    """
+    own = tensors[place]
+    if op != "sum" or own.dtype in _WIDE:
+        own.copy_(reduce_in_order(tensors, op))
+        return
+    if place:
+        for other in tensors[1:place]:
+            tensors[0].add_(other)
+        own.add_(tensors[0])  # of two terms a sum has no order
+    for other in tensors[place + 1 :]:
+        own.add_(other)

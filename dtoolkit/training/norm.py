@@ -1,4 +1,4 @@
-"""Batch norm over ranks, and what becomes of buffers when models are averaged.
+"""Batch norm over ranks.
 
 Where ranks step in lock, a batch is one batch however many ranks share it: its statistics are those
 of all its samples. Each rank tells count, mean and sum of squared deviations of its part, which are
@@ -8,7 +8,6 @@ combined in rank order (Chan, Golub and LeVeque 1983), so that a rank without sa
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,12 +15,17 @@ from torch import nn
 from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
 
-__all__ = ["Ranks", "has_batch_norm", "over_ranks", "pool_buffers"]
+__all__ = ["Ranks", "has_batch_norm", "over_ranks", "spans_ranks"]
 
 
 def has_batch_norm(model: nn.Module) -> bool:
     """Whether a model has batch norm, of any number of dimensions."""
     return any(isinstance(module, _BatchNorm) for module in model.modules())
+
+
+def spans_ranks(module: nn.Module) -> bool:
+    """Whether a module is batch norm over ranks, as :func:`over_ranks` makes it."""
+    return isinstance(module, _OverRanks)
 
 
 def over_ranks(model: nn.Module, ranks: Ranks) -> nn.Module:
@@ -56,80 +60,6 @@ def over_ranks(model: nn.Module, ranks: Ranks) -> nn.Module:
         module.__dict__["ranks"] = ranks  # nothing that a state dict should know of
         object.__setattr__(module, "__class__", _kind(kind))
     return model
-
-
-def pool_buffers(
-    model: nn.Module, buffers: Sequence[Mapping[str, torch.Tensor]], weights: Sequence[float]
-) -> dict[str, torch.Tensor]:
-    """One set of buffers of several replicas'.
-
-    Running means and variances of batch norm are pooled by weight, the variance of the means
-    included, so that no variance falls below 0; other floating-point buffers are averaged by
-    weight; of integers (counts) the largest is taken. What is equal everywhere stays as it is, bit
-    for bit, and replicas of weight 0 have no say.
-
-    Parameters
-    ----------
-    model : nn.Module
-        Tells which buffers belong together.
-    buffers : sequence of dict
-        By name, of each replica, in a fixed order.
-    weights : sequence of float
-        Samples that each replica saw, say; if all are 0 the first replica's buffers are taken.
-
-    Returns
-    -------
-    dict of new tensors
-    """
-    voices = [(one, float(w)) for one, w in zip(buffers, weights, strict=True) if w > 0]
-    voices = voices or [(buffers[0], 1.0)]
-    total = sum(weight for _, weight in voices)
-    shares = [weight / total for _, weight in voices]
-    means = {
-        f"{name}.running_var".lstrip("."): f"{name}.running_mean".lstrip(".")
-        for name, module in model.named_modules()
-        if isinstance(module, _BatchNorm) and module.running_mean is not None
-    }
-    pooled = {}
-    for name in buffers[0]:
-        values = [one[name] for one, _ in voices]
-        if name in means:
-            pooled[name] = _pooled_variance(values, [one[means[name]] for one, _ in voices], shares)
-        else:
-            pooled[name] = _pooled(values, shares)
-    return pooled
-
-
-def _pooled(values: list[torch.Tensor], shares: list[float]) -> torch.Tensor:
-    first = values[0]
-    if all(torch.equal(first, other) for other in values[1:]):
-        return first.detach().clone()
-    if not (first.is_floating_point() or first.is_complex()):
-        return torch.stack(values).amax(0)
-    return _average(values, shares).to(first.dtype)
-
-
-def _pooled_variance(
-    variances: list[torch.Tensor], means: list[torch.Tensor], shares: list[float]
-) -> torch.Tensor:
-    first = variances[0]
-    if all(map(torch.equal, variances, [first] * len(variances))) and all(
-        map(torch.equal, means, [means[0]] * len(means))
-    ):
-        return first.detach().clone()
-    middle = _average(means, shares)
-    spread = [
-        v.double() + (m.double() - middle) ** 2 for v, m in zip(variances, means, strict=True)
-    ]
-    return _average(spread, shares).clamp_(min=0).to(first.dtype)
-
-
-def _average(values: list[torch.Tensor], shares: list[float]) -> torch.Tensor:
-    wide = torch.complex128 if values[0].is_complex() else torch.float64
-    total = torch.zeros_like(values[0], dtype=wide)
-    for value, share in zip(values, shares, strict=True):
-        total += share * value.detach().to(wide)
-    return total
 
 
 class Ranks:

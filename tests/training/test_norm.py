@@ -1,4 +1,4 @@
-"""Batch norm over ranks, against torch's on the joint batch; and pooling of buffers."""
+"""Batch norm over ranks, against torch's on the joint batch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from dtoolkit.training.norm import Ranks, over_ranks, pool_buffers
+from dtoolkit.training.norm import Ranks, over_ranks
 
 KINDS = {
     "1d": (nn.BatchNorm1d, ()),
@@ -110,35 +110,3 @@ def one_value(ctx: Any) -> None:
 def test_one_value_has_no_variance(cluster2: Any) -> None:
     with pytest.raises(Exception, match="one value a channel, on all ranks together"):
         cluster2.run(one_value)
-
-
-def test_pooled_statistics_are_those_of_the_joint_samples() -> None:
-    model = nn.BatchNorm1d(2, momentum=1.0)
-    X = torch.randn(12, 2, dtype=torch.float64) * torch.tensor([1.0, 4.0]) + 5
-    states = []
-    for part in (X[:3], X[3:]):
-        state = {
-            k: v.clone() for k, v in model.state_dict().items() if "running" in k or "num" in k
-        }
-        state["running_mean"] = part.mean(0)
-        state["running_var"] = part.var(0, correction=0)
-        states.append(state)
-    states[0]["num_batches_tracked"] += 3
-    pooled = pool_buffers(model, states, [3, 9])
-    torch.testing.assert_close(pooled["running_mean"], X.mean(0))
-    torch.testing.assert_close(pooled["running_var"], X.var(0, correction=0))
-    assert pooled["num_batches_tracked"] == 3
-    assert pooled["num_batches_tracked"].dtype == torch.int64
-
-
-def test_equal_buffers_keep_their_bits_and_weight_nothing_has_no_say() -> None:
-    model = nn.Module()
-    third = torch.full((3,), 1 / 3, dtype=torch.float64)
-    nan = torch.full((3,), float("nan"), dtype=torch.float64)
-    pooled = pool_buffers(model, [{"b": third}, {"b": nan}, {"b": third}], [0.3, 0.0, 0.7])
-    assert torch.equal(pooled["b"], third)
-    flags = pool_buffers(
-        model, [{"f": torch.tensor([True, False])}, {"f": torch.tensor([False, False])}], [1, 1]
-    )
-    assert flags["f"].tolist() == [True, False]
-    assert torch.equal(pool_buffers(model, [{"b": third}, {"b": nan}], [0, 0])["b"], third)

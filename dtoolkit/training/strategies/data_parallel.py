@@ -3,20 +3,40 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch
-
+from dtoolkit.training.buckets import MEGABYTES, Buckets
+from dtoolkit.training.compression import Stream, as_compressor
+from dtoolkit.training.shared_buffers import SharedBuffers
 from dtoolkit.training.strategy import Promise, StepReport, Strategy
 
 if TYPE_CHECKING:
     from dtoolkit.training.replica import Replica
+    from dtoolkit.training.settings import Settings
 
 __all__ = ["DataParallel"]
 
 
 class DataParallel(Strategy):
-    """Every rank computes its share of each batch; all make the same step."""
+    """Every rank computes its share of each batch; gradients are summed; all make the same step.
+
+    Sums of gradients travel in flat buckets, in the background while backward still runs, and are
+    divided by the samples that all ranks together have used: shares may differ, and be empty.
+    Batch norm uses the statistics of all ranks; other buffers that a model changes while it trains
+    are averaged by samples (counts: the largest).
+
+    Parameters
+    ----------
+    megabytes : float
+        Size of a bucket.
+    overlap : bool
+        False: buckets leave after backward.
+
+    Raises
+    ------
+    ValueError
+        The size is not above 0.
+    """
 
     name: ClassVar[str] = "data-parallel"
     promise: ClassVar[Promise] = Promise(
@@ -25,23 +45,75 @@ class DataParallel(Strategy):
         other_workers="to rounding",
     )
 
+    def __init__(self, *, megabytes: float = MEGABYTES, overlap: bool = True) -> None:
+        if not megabytes > 0:
+            raise ValueError(f"megabytes={megabytes!r}: wanted a size above 0")
+        self.megabytes, self.overlap = float(megabytes), bool(overlap)
+        self._buckets: Buckets | None = None
+        self._stream: Stream | None = None
+
+    def check(self, settings: Settings) -> None:
+        """See :meth:`Strategy.check`."""
+        if settings.batch_norm not in (None, "sync", "local"):
+            raise ValueError(
+                f"batch_norm={settings.batch_norm!r}: {self.name} has 'sync' and 'local'"
+            )
+        as_compressor(settings.compression)
+
     def configure(self, replica: Replica) -> None:
         """See :meth:`Strategy.configure`."""
+        compressor = as_compressor(replica.settings.compression)
+        if compressor is not None:
+            self._stream = Stream(compressor, seed=replica.settings.seed)
+            flat = replica.flat_parameters()
+            self._size = (flat.numel(), flat.dtype)
+        self._buffers = SharedBuffers(replica)
+        if replica.size > 1:
+            learned = [] if self._stream else replica.parameters
+            self._buckets = Buckets(learned, replica.comm, megabytes=self.megabytes)
 
     def step(self, replica: Replica, step: int) -> StepReport:
         """See :meth:`Strategy.step`."""
         start = time.perf_counter()
+        shares = replica.sampler.share(step, replica.rank)
+        replica.zero_grad()
+        if self._buckets is not None:
+            self._buckets.begin(step)
         loss, samples = 0.0, 0
-        for micro, ids in enumerate(replica.sampler.share(step, replica.rank)):
+        for micro, ids in enumerate(shares):
+            if self._buckets is not None and self.overlap and micro == len(shares) - 1:
+                self._buckets.arm()
             one, count = replica.backward(ids, step=step, micro=micro)
             loss, samples = loss + one, samples + count
         compute = time.perf_counter() - start
+        counts: tuple[int, ...] = (samples,)
+        idle = 0.0
+        if self._buckets is not None:
+            totals = self._buckets.finish(samples, flag=self._buffers.changed())
+            counts, idle = totals.samples, totals.idle
+            if totals.flagged:
+                self._buffers.pool(counts)
+        if self._stream is not None:
+            self._compressed(replica, step)
+        replica.update(sum(counts))
+        return StepReport(loss, samples, sum(map(len, shares)), compute, idle)
+
+    def finish(self, replica: Replica) -> None:
+        """See :meth:`Strategy.finish`."""
+        if self._buckets is not None:
+            self._buckets.close()
+
+    def own_state(self) -> dict[str, Any]:
+        """See :meth:`Strategy.own_state`."""
+        return {} if self._stream is None else self._stream.own_state()
+
+    def restore(self, own: dict[str, Any]) -> None:
+        """See :meth:`Strategy.restore`."""
+        if self._stream is not None:
+            self._stream.restore(own, *self._size)
+
+    def _compressed(self, replica: Replica, step: int) -> None:
+        assert self._stream is not None
         flat, used = replica.gradients()
-        replica.comm.barrier()
-        idle = time.perf_counter() - start - compute
-        flat = replica.comm.all_reduce(flat)
-        used = replica.comm.all_reduce(used)
-        total = int(replica.comm.all_reduce(torch.tensor(samples)))
-        replica.load_gradients(flat, used)
-        replica.update(total)
-        return StepReport(loss, samples, replica.sampler.planned(step, replica.rank), compute, idle)
+        flat = self._stream.sum(replica.comm, flat, step=step)
+        replica.load_gradients(flat, replica.comm.all_reduce(used, "max"))
