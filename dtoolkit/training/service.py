@@ -1,0 +1,222 @@
+"""A thread on one rank that answers all ranks while they compute.
+
+Ranks ask, and wait for their answer; rank 0 hosts the thread, and its own rank asks it by a queue,
+without a byte on the wire. The thread has a communicator of its own (a twin), so that collectives
+in the ranks' own threads go on beside it.
+
+The thread ends when all ranks have closed their end, at once when the hosting rank abandons it,
+and in any case with the launch: it looks at the launch's interrupt as every rank does that waits.
+What goes wrong while it answers is raised on every rank that asks.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from queue import Empty, SimpleQueue
+
+import torch
+
+from dtoolkit.comm.communicator import Communicator
+from dtoolkit.comm.pending import POLL, Pending
+from dtoolkit.comm.threads import start_thread
+from dtoolkit.training.message import Message, pack, unpack
+
+__all__ = ["Answer", "Service"]
+
+Answer = Callable[[int, Message], Iterable[tuple[int, Message]]]
+"""``answer(source, message)`` gives the replies that follow: (rank, message) pairs, for the rank
+that asked or for others that asked before; each rank that asks gets one in the end."""
+
+_HOST = 0
+_TAG = 0
+_CLOSE, _FAILED = -1, -2  # kinds of a service's own messages
+_PATIENCE = 5.0  # seconds that a closing host waits for the others to close
+
+
+class Service:
+    """One rank's end of a service, and on rank 0 its thread.
+
+    Parameters
+    ----------
+    comm : Communicator
+        The ranks to serve. Collective: all of them make their end.
+    answer : callable
+        See :data:`Answer`; used on rank 0 alone, in the thread.
+    threads : int
+        Threads that the answers may compute with.
+
+    Attributes
+    ----------
+    hosts : bool
+        Whether the thread is on this rank.
+    """
+
+    def __init__(self, comm: Communicator, answer: Answer, *, threads: int = 1) -> None:
+        self._comm = comm.twin()
+        self.hosts = self._comm.rank == _HOST
+        self._open = True
+        self._host: _Host | None = _Host(self._comm, answer, threads) if self.hosts else None
+
+    def ask(self, message: Message) -> Message:
+        """Send a message to the service and wait for the answer.
+
+        Raises
+        ------
+        Exception
+            On rank 0: what the thread ended in.
+        RuntimeError
+            On the other ranks: the service has failed; the text says how.
+        """
+        if self._host is not None:
+            return self._host.ask(message)
+        self._comm.send(pack(message), _HOST, _TAG)
+        reply = unpack(self._comm.recv(_HOST, _TAG)[0])
+        if reply.kind == _FAILED:
+            text = bytes(reply.tensors[0].tolist()).decode()
+            raise RuntimeError(f"the service on rank {_HOST} failed: {text}")
+        return reply
+
+    def close(self) -> None:
+        """End this rank's part; all ranks call. Rank 0 waits for the others, a few seconds at most.
+
+        Raises
+        ------
+        Exception
+            On rank 0: what the thread ended in.
+        """
+        if not self._open:
+            return
+        self._open = False
+        if self._host is not None:
+            self._host.close(_PATIENCE)
+        else:
+            self._comm.send(pack(Message(_CLOSE)), _HOST, _TAG)
+
+    def abandon(self) -> None:
+        """End the thread at once, whatever is under way: after an error, on any rank."""
+        self._open = False
+        if self._host is not None:
+            self._host.abandon()
+
+
+class _Host:
+    """The thread, and how its own rank talks to it."""
+
+    def __init__(self, comm: Communicator, answer: Answer, threads: int) -> None:
+        self._comm, self._answer, self._threads = comm, answer, threads
+        self._inbox: SimpleQueue[Message | Pending | None] = SimpleQueue()
+        self._replies: SimpleQueue[Message] = SimpleQueue()
+        self._asking: set[int] = set()
+        self._sending: dict[int, Pending] = {}
+        self._clients = set(range(comm.size))  # ranks that have not closed
+        self._failure: Exception | None = None  # what an answer raised
+        self._error: BaseException | None = None  # what the thread ended in
+        self._ended = threading.Event()
+        start_thread("dtoolkit-service", self._run)
+
+    # ------------------------------------------------------------------ in the rank's thread
+
+    def ask(self, message: Message) -> Message:
+        self._inbox.put(message)
+        while True:
+            try:
+                reply = self._replies.get(timeout=POLL)
+            except Empty:
+                self._check()
+                continue
+            if reply.kind == _FAILED:
+                assert self._failure is not None
+                raise self._failure
+            return reply
+
+    def abandon(self) -> None:
+        self._inbox.put(None)
+        self._ended.wait(1.0)
+
+    def close(self, seconds: float) -> None:
+        self._inbox.put(Message(_CLOSE))
+        end = time.perf_counter() + seconds
+        while not self._ended.wait(POLL):
+            self._comm.check()
+            if time.perf_counter() > end:
+                self.abandon()
+        if self._failure is not None:
+            raise self._failure
+        self._check()
+
+    def _check(self) -> None:
+        self._comm.check()
+        if self._ended.is_set() and self._error is not None:
+            raise self._error
+
+    # ---------------------------------------------------------------------------- the thread
+
+    def _run(self) -> None:
+        try:
+            torch.set_num_threads(self._threads)
+            self._listen()
+            while self._clients:
+                self._one(*self._next())
+            for call in self._sending.values():
+                call.wait()
+        except BaseException as error:  # a stop is one that no `except Exception` takes
+            self._error = error
+        finally:
+            self._ended.set()
+
+    def _next(self) -> tuple[int, Message]:
+        """The next message, and who sent it."""
+        while True:
+            try:
+                item = self._inbox.get(timeout=POLL)
+            except Empty:
+                self._comm.check()
+                continue
+            if item is None:
+                raise RuntimeError("the service was abandoned")
+            if isinstance(item, Message):
+                return self._comm.rank, item
+            data, source = item.wait()
+            message = unpack(data)
+            if message.kind == _CLOSE:
+                self._clients.discard(source)
+            self._listen()
+            return source, message
+
+    def _listen(self) -> None:
+        """Take the next message from any other rank, as long as there are some that may send."""
+        if self._clients - {self._comm.rank}:
+            call = self._comm.recv(tag=_TAG, wait=False)
+            call.on_done(lambda: self._inbox.put(call))
+
+    def _one(self, source: int, message: Message) -> None:
+        if message.kind == _CLOSE:
+            self._clients.discard(source)
+            return
+        self._asking.add(source)
+        if self._failure is None:
+            try:
+                for target, reply in self._answer(source, message):
+                    self._reply(target, reply)
+            except Exception as error:
+                self._failure = error
+        if self._failure is not None:
+            for target in sorted(self._asking):
+                self._reply(target, _told(self._failure))
+
+    def _reply(self, target: int, message: Message) -> None:
+        self._asking.discard(target)
+        if target == self._comm.rank:
+            self._replies.put(message)
+            return
+        before = self._sending.pop(target, None)
+        if before is not None:
+            before.wait()  # it was taken: the rank has asked again
+        self._sending[target] = self._comm.send(pack(message), target, _TAG, wait=False)
+
+
+def _told(error: Exception) -> Message:
+    text = f"{type(error).__name__}: {error}".encode()
+    return Message(_FAILED, (), (torch.frombuffer(bytearray(text), dtype=torch.uint8),))
