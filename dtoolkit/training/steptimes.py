@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,10 @@ def check_time(name: str, value: float, *, infinite: bool = False) -> None:
 
     Raises
     ------
-    ValueError
+    TypeError, ValueError
     """
+    if not isinstance(value, Real):
+        raise TypeError(f"{name}={value!r}: wanted a number")
     if not (value >= 0 and (infinite or math.isfinite(value))):
         wanted = "0 or more" if infinite else "finite and 0 or more"
         raise ValueError(f"{name}={value!r}: wanted {wanted}")

@@ -76,9 +76,7 @@ class DataParallel(Strategy):
         """See :meth:`Strategy.step`."""
         start = time.perf_counter()
         shares = replica.sampler.share(step, replica.rank)
-        replica.zero_grad()
-        if self._buckets is not None:
-            self._buckets.begin(step)
+        self._begin(replica, step)
         loss, samples = 0.0, 0
         for micro, ids in enumerate(shares):
             if self._buckets is not None and self.overlap and micro == len(shares) - 1:
@@ -86,15 +84,7 @@ class DataParallel(Strategy):
             one, count = replica.backward(ids, step=step, micro=micro)
             loss, samples = loss + one, samples + count
         compute = time.perf_counter() - start
-        counts: tuple[int, ...] = (samples,)
-        idle = 0.0
-        if self._buckets is not None:
-            totals = self._buckets.finish(samples, flag=self._buffers.changed())
-            counts, idle = totals.samples, totals.idle
-            if totals.flagged:
-                self._buffers.pool(counts)
-        if self._stream is not None:
-            self._compressed(replica, step)
+        counts, idle = self._sum(replica, step, samples)
         replica.update(sum(counts))
         return StepReport(loss, samples, sum(map(len, shares)), compute, idle)
 
@@ -111,6 +101,25 @@ class DataParallel(Strategy):
         """See :meth:`Strategy.restore`."""
         if self._stream is not None:
             self._stream.restore(own, *self._size)
+
+    def _begin(self, replica: Replica, step: int) -> None:
+        """Forget the gradients of the step before."""
+        replica.zero_grad()
+        if self._buckets is not None:
+            self._buckets.begin(step)
+
+    def _sum(self, replica: Replica, step: int, samples: int) -> tuple[tuple[int, ...], float]:
+        """Sum gradients over ranks; samples that each has used, and seconds of waiting here."""
+        counts: tuple[int, ...] = (samples,)
+        idle = 0.0
+        if self._buckets is not None:
+            totals = self._buckets.finish(samples, flag=self._buffers.changed())
+            counts, idle = totals.samples, totals.idle
+            if totals.flagged:
+                self._buffers.pool(counts)
+        if self._stream is not None:
+            self._compressed(replica, step)
+        return counts, idle
 
     def _compressed(self, replica: Replica, step: int) -> None:
         assert self._stream is not None
