@@ -51,7 +51,7 @@ class Normed(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv = nn.Conv1d(2, 3, 2)
+        self.conv = nn.Conv1d(2, 3, 2, bias=False)  # the norm takes a bias out
         self.norm = nn.BatchNorm1d(3)
         self.flat = nn.BatchNorm1d(6, momentum=None)
         self.last = nn.Linear(6, CLASSES)

@@ -88,7 +88,7 @@ def test_reports_say_what_was_used(cluster2: Any) -> None:
     first = sum(state["reports"][0].loss_sum for state in got)
     model, _ = trained(task, 0)
     sampler_ids = cluster2.run(first_batch, task)[0]
-    want = task.loss(model, *task.train.take(sampler_ids)).sum()
+    want = task.loss(model, *task.train.take(sampler_ids)).sum().detach()
     assert first == pytest.approx(float(want), rel=1e-12)
     for state in got:
         assert all(report.idle >= 0 and report.compute > 0 for report in state["reports"])
