@@ -8,8 +8,6 @@ under its own name is always whole.
 from __future__ import annotations
 
 import os
-import pickle
-import zipfile
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -119,19 +117,9 @@ def _content(name: str) -> Any:
         return torch.load(name, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise FileNotFoundError(f"there is no file {name}") from None
-    except (IsADirectoryError, PermissionError):
+    except PermissionError:
         raise
-    except (
-        RuntimeError,
-        EOFError,
-        OSError,
-        ValueError,
-        KeyError,
-        AttributeError,
-        TypeError,
-        pickle.UnpicklingError,
-        zipfile.BadZipFile,
-    ) as error:
+    except Exception as error:  # whatever reading something else comes upon
         raise ValueError(
             f"{name} is no file of a training run, is damaged, or is cut short "
             f"({_first_line(error)})"
