@@ -1,5 +1,6 @@
 """Training over workers: one trainer, many strategies, samples weighted as they were used."""
 
+from dtoolkit.training import tasks
 from dtoolkit.training.checkpoint import Checkpoint
 from dtoolkit.training.replica import Replica
 from dtoolkit.training.run import Run
@@ -25,5 +26,6 @@ __all__ = [
     "Task",
     "Training",
     "submit_training",
+    "tasks",
     "train",
 ]

@@ -37,15 +37,21 @@ FIELDS = (
 """What a rank says of a step; times in seconds, start and end on the client's clock."""
 
 WORKER_COLUMNS = (
+    "loss",
     "samples",
     "compute",
     "idle",
     "staleness",
     "local_steps",
     "seconds",
+    "end",
     "throughput",
 )
-"""Columns of the history that are there for each worker too, as ``<name>_<rank>``."""
+"""Columns of the history that there are for each worker, as ``<name>_<rank>``.
+
+``end`` is when the worker's step ended, in seconds since the first step of any worker began: where
+ranks run free, losses are put in order by it.
+"""
 
 _AT = {name: place for place, name in enumerate(FIELDS)}
 _WHOLE = ("step", "epoch", "samples", "dropped", "staleness", "bytes", "local_steps")
@@ -243,18 +249,20 @@ def _columns(cube: NDArray[np.float64], first: int) -> dict[str, NDArray[np.floa
 
 def _worker_columns(cube: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
     columns = {}
-    for name in WORKER_COLUMNS:
-        for rank, said in enumerate(cube):
-            seconds = said[:, _AT["end"]] - said[:, _AT["start"]]
-            if name == "seconds":
-                values = seconds
-            elif name == "throughput":
-                with np.errstate(divide="ignore", invalid="ignore"):
-                    values = said[:, _AT["samples"]] / seconds
-            else:
-                values = said[:, _AT[name]]
-            columns[f"{name}_{rank}"] = values
-    return columns
+    starts = cube[:, :, _AT["start"]]
+    begin = float(np.nanmin(starts)) if np.isfinite(starts).any() else 0.0
+    for rank, said in enumerate(cube):
+        seconds = said[:, _AT["end"]] - said[:, _AT["start"]]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            made = {
+                "loss": said[:, _AT["loss_sum"]] / said[:, _AT["samples"]],
+                "seconds": seconds,
+                "end": said[:, _AT["end"]] - begin,
+                "throughput": said[:, _AT["samples"]] / seconds,
+            }
+        for name in WORKER_COLUMNS:
+            columns[f"{name}_{rank}"] = made[name] if name in made else said[:, _AT[name]]
+    return {f"{n}_{r}": columns[f"{n}_{r}"] for n in WORKER_COLUMNS for r in range(len(cube))}
 
 
 def _sum(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -35,9 +35,11 @@ class Run:
         others, the mean over ranks; ``staleness``, the largest; ``bytes`` sent by all ranks; ``lr``
         of the optimizer's first group; ``test_loss`` and ``test_<metric>`` of the one model of all
         ranks, after the step, NaN where it was not evaluated; and for each worker
-        ``samples_<rank>``, ``compute_<rank>``, ``idle_<rank>``, ``staleness_<rank>``,
-        ``local_steps_<rank>``, ``seconds_<rank>``, ``throughput_<rank>``. Where ranks run free, a
-        row is the step of that number of each rank. Further columns are the strategy's.
+        ``loss_<rank>``, ``samples_<rank>``, ``compute_<rank>``, ``idle_<rank>``,
+        ``staleness_<rank>``, ``local_steps_<rank>``, ``seconds_<rank>``, ``throughput_<rank>`` and
+        ``end_<rank>``, seconds from the beginning of the run to the end of the worker's step. Where
+        ranks run free, a row is the step of that number of each rank. Further columns are the
+        strategy's.
     trace : Trace
         What the ranks sent; empty in a checkpoint.
     settings : dict
