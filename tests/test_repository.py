@@ -29,7 +29,14 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 CONSTRAINTS = (ROOT / "binder" / "constraints.txt").read_text().splitlines()
 
 # A package may import, when it is itself imported, only what stands on a lower line.
-LAYERS = [["errors"], ["data", "comm"], ["cluster"], ["arrays"], ["spmm"], ["graph"]]
+LAYERS = [
+    ["errors", "philox"],
+    ["data", "comm", "sparsity"],
+    ["cluster"],
+    ["arrays"],
+    ["spmm"],
+    ["graph"],
+]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 MODULES = sorted((ROOT / "dtoolkit").rglob("*.py"))
 

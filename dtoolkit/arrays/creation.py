@@ -15,8 +15,9 @@ from dtoolkit.arrays.array import check_memory
 from dtoolkit.arrays.convert import as_dtype
 from dtoolkit.arrays.layout import Layout, as_layout
 from dtoolkit.arrays.lineage import computed
-from dtoolkit.arrays.philox import normal_rows, seed_key, uniform_rows
+from dtoolkit.arrays.philox import normal_rows, uniform_rows
 from dtoolkit.cluster import Cluster, Context
+from dtoolkit.philox import seed_key
 
 if TYPE_CHECKING:
     from dtoolkit.arrays.dense import DistDense
@@ -119,7 +120,7 @@ def random(
         As for :func:`zeros`.
     seed : int
         Equal seeds give equal numbers; a number depends on seed, row and column alone
-        (Philox 4x32-10, see :mod:`dtoolkit.arrays.philox`).
+        (Philox 4x32-10, see :mod:`dtoolkit.philox`).
     dtype : torch.dtype, or NumPy's or Python's name of one
         Narrower dtypes have the leading bits of the same numbers; real and imaginary parts of
         complex ones are independent.

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from dtoolkit.arrays.philox import seed_key
+from dtoolkit.philox import seed_key
 
 __all__ = ["Constant", "Delay", "Exponential", "HeavyTail", "LogNormal", "Normal"]
 

@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from dtoolkit.arrays.philox import philox, seed_key, uniform_rows
+from dtoolkit.arrays.philox import uniform_rows
 from dtoolkit.graph.sparse_rows import SparseRows
+from dtoolkit.philox import philox, seed_key
 
 __all__ = ["NodeDropout", "at_step", "dropped", "glorot", "initialise", "key_of", "place"]
 

@@ -9,7 +9,7 @@ from scipy import stats
 
 import dtoolkit as dt
 from dtoolkit import arrays
-from dtoolkit.arrays.philox import philox, seed_key
+from dtoolkit.philox import philox, seed_key
 from tests.arrays.helpers import layouts, same
 
 
