@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -41,29 +41,42 @@ class SharedBuffers:
         before, self._seen = self._seen, self._versions()
         return before != self._seen
 
-    def pool(self, samples: Sequence[int]) -> None:
-        """Make them the average of all ranks', by samples; of counts the largest. Collective.
+    def copies(self) -> dict[str, torch.Tensor]:
+        """What they hold now, by name."""
+        return {name: value.detach().clone() for name, value in self._held()}
+
+    def put(self, values: Mapping[str, torch.Tensor]) -> None:
+        """Make them hold what :meth:`copies` gave."""
+        with torch.no_grad():
+            for name, value in self._held():
+                value.copy_(values[name])
+        self._seen = self._versions()
+
+    def pool(self, mine: Sequence[Mapping[str, torch.Tensor]], samples: Sequence[int]) -> None:
+        """Make them the average of several sets, by samples; of counts the largest. Collective.
 
         Parameters
         ----------
+        mine : sequence of mappings
+            The sets of this rank, as of :meth:`copies`: one, say, or one a shard.
         samples : sequence of int
-            What each rank has used in the step.
+            Samples behind each set of all ranks, in rank order.
         """
-        mine = dict(self._buffers())
+        gathered = {}
         with self._comm.phase("buffers"):
-            gathered = {name: self._comm.all_gather(value) for name, value in mine.items()}
-        states = [
-            {name: values[rank] for name, values in gathered.items()}
-            for rank in range(self._comm.size)
-        ]
-        with torch.no_grad():
-            for name, value in average(states, samples).items():
-                mine[name].copy_(value)
-        self._seen = self._versions()
+            for name, value in self._held():
+                rows = (
+                    torch.stack([one[name] for one in mine])
+                    if mine
+                    else value.new_empty((0, *value.shape))
+                )
+                gathered[name] = torch.cat(self._comm.all_gather_v(rows))
+        sets = [{n: rows[i] for n, rows in gathered.items()} for i in range(len(samples))]
+        self.put(average(sets, samples))
 
-    def _buffers(self) -> list[tuple[str, torch.Tensor]]:
+    def _held(self) -> list[tuple[str, torch.Tensor]]:
         held = [(name, module._buffers[buffer]) for name, module, buffer in self._homes]
         return [(name, value) for name, value in held if value is not None]
 
     def _versions(self) -> list[tuple[str, int, int]]:
-        return [(name, id(value), value._version) for name, value in self._buffers()]
+        return [(name, id(value), value._version) for name, value in self._held()]

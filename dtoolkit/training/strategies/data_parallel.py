@@ -116,7 +116,7 @@ class DataParallel(Strategy):
             totals = self._buckets.finish(samples, flag=self._buffers.changed())
             counts, idle = totals.samples, totals.idle
             if totals.flagged:
-                self._buffers.pool(counts)
+                self._buffers.pool([self._buffers.copies()], counts)
         if self._stream is not None:
             self._compressed(replica, step)
         return counts, idle
