@@ -75,6 +75,8 @@ class EmulatedTransport:
         sends: Sequence[torch.Tensor | None],
         receives: Sequence[torch.Tensor | None],
         tag: int,
+        *,
+        packed: bool = False,
     ) -> Pending:
         """See :meth:`Transport.exchange`."""
         stamps: list[torch.Tensor | None] = [None] * self.size

@@ -83,6 +83,7 @@ class Engine:
         device: torch.device | None = None,
         second: Second | None = None,
         agreed: bool = False,
+        packed: bool = False,
     ) -> Any:
         """Every collective operation: headers, comparison, messages, result, event.
 
@@ -110,6 +111,9 @@ class Engine:
             to fill. The sizes are known to all, so that no headers are needed.
         agreed : bool
             The same holds for the first messages: `expected` is what comes, on all ranks.
+        packed : bool
+            What is sent lies end to end in memory, and so do the `outputs`, on all ranks; with
+            `agreed` only.
         """
         start = time.perf_counter()
         phase = self._recorder.phase
@@ -153,7 +157,7 @@ class Engine:
 
         in_order = self._transport.in_order
         call = Staged(
-            self._messages(payloads, receives, tag, least=0 if agreed else INLINE),
+            self._messages(payloads, receives, tag, least=0 if agreed else INLINE, packed=packed),
             following if second is not None else None,
             complete,
             background=not wait and not in_order,
@@ -216,13 +220,21 @@ class Engine:
         return receives
 
     def _messages(
-        self, sends: Tensors, receives: Sequence[torch.Tensor], tag: int, *, least: int
+        self,
+        sends: Tensors,
+        receives: Sequence[torch.Tensor],
+        tag: int,
+        *,
+        least: int,
+        packed: bool = False,
     ) -> Pending:
         """Start the messages of more than `least` bytes."""
         if self.size == 1:
             pending = Pending(self._transport.interrupt)
             pending.complete()
             return pending
+        if packed:
+            return self._transport.exchange(sends, receives, tag, packed=True)
 
         def chosen(tensors: Tensors) -> list[torch.Tensor | None]:
             return [

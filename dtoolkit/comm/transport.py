@@ -52,8 +52,14 @@ class Transport(Protocol):
         sends: Sequence[torch.Tensor | None],
         receives: Sequence[torch.Tensor | None],
         tag: int,
+        *,
+        packed: bool = False,
     ) -> Pending:
-        """Send to and receive from each rank: flat uint8 tensors, None or empty for nothing."""
+        """Send to and receive from each rank: flat uint8 tensors, None or empty for nothing.
+
+        `packed`: the tensors of all ranks, this one included, lie end to end in memory, and all
+        ranks start such exchanges in one order.
+        """
         ...
 
     def send(self, data: torch.Tensor, target: int, tag: int) -> Pending:
@@ -123,8 +129,12 @@ class GlooTransport:
         sends: Sequence[torch.Tensor | None],
         receives: Sequence[torch.Tensor | None],
         tag: int,
+        *,
+        packed: bool = False,
     ) -> Pending:
         """See :meth:`Transport.exchange`."""
+        if packed:
+            return self._exchange_packed(sends, receives)
         sends = [None if t is None else t.cpu() for t in sends]
         receives, landed = _on_host(receives)
         # All pieces between two ranks share the tag: Gloo keeps the order within a tag.
@@ -141,6 +151,25 @@ class GlooTransport:
         except RuntimeError as error:
             raise self.interrupt.broken(error) from error
         return self._awaited(works, (sends, receives), landed)
+
+    def _exchange_packed(
+        self, sends: Sequence[torch.Tensor | None], receives: Sequence[torch.Tensor | None]
+    ) -> Pending:
+        """In one collective, which a thread of Gloo's runs.
+
+        Posting messages one by one fills the sockets' buffers in the thread that posts: the rank
+        would spend milliseconds on it that it has other work for.
+        """
+        (send, outgoing), (receive, incoming) = _joined(sends), _joined(receives)
+        send = send.cpu()
+        (host,), landed = _on_host([receive])
+        try:
+            work = self.group.alltoall_base(
+                host, send, incoming, outgoing, torch.distributed.AllToAllOptions()
+            )
+        except RuntimeError as error:
+            raise self.interrupt.broken(error) from error
+        return self._awaited([work], (send, host), landed)
 
     def send(self, data: torch.Tensor, target: int, tag: int) -> Pending:
         """See :meth:`Transport.send`."""
@@ -224,6 +253,8 @@ class NcclTransport(GlooTransport):
         sends: Sequence[torch.Tensor | None],
         receives: Sequence[torch.Tensor | None],
         tag: int,
+        *,
+        packed: bool = False,
     ) -> Pending:
         """See :meth:`Transport.exchange`."""
         # Both ends of a message must take the same road: tensors of the host go by the GPU too.
@@ -261,6 +292,13 @@ def _pieces(data: torch.Tensor | None) -> list[torch.Tensor]:
     if data is None or data.numel() == 0:
         return []
     return [data[start : start + _SLICE] for start in range(0, data.numel(), _SLICE)]
+
+
+def _joined(tensors: Sequence[torch.Tensor | None]) -> tuple[torch.Tensor, list[int]]:
+    """Tensors that lie end to end as one, and the length of each."""
+    first, *_ = (t for t in tensors if t is not None)
+    lengths = [0 if t is None else t.numel() for t in tensors]
+    return first.as_strided((sum(lengths),), (1,)), lengths
 
 
 def _on_host(

@@ -72,10 +72,7 @@ def product(
         if stage == 0:
             flight.pack(0)
         with ctx.comm.phase(side.hops[stage].phase):
-            parcel = flight.parcels[stage]
-            pending = ctx.comm.all_to_all(
-                parcel.outgoing, out=parcel.incoming, agreed=agreed, wait=False
-            )
+            pending = flight.parcels[stage].leave(ctx.comm, agreed=agreed)
         if stage == 0:
             for later in stages[1:]:
                 flight.pack(later)

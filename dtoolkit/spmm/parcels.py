@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 
+from dtoolkit.comm.communicator import Communicator
+from dtoolkit.comm.pending import Pending
 from dtoolkit.spmm.operand import Operand
 
 __all__ = ["Parcel"]
@@ -50,6 +53,21 @@ class Parcel:
         """Let the messages be the shard of B as it lies, or nothing."""
         shard = B.reshape(-1).view(torch.uint8)
         self.outgoing = [shard if count else shard[:0] for count in self._hop.b_out]
+
+    def leave(self, comm: Communicator, *, agreed: bool) -> Pending:
+        """Start the messages, in one piece where that is how they lie on all ranks."""
+        if self._hop.whole or not self._alike:
+            messages = comm.all_to_all(self.outgoing, out=self.incoming, agreed=agreed, wait=False)
+        else:
+            messages = comm.all_to_all_v(
+                self._buffers["send"],
+                [message.numel() for message in self.outgoing],
+                [message.numel() for message in self.incoming],
+                out=self._buffers["receive"],
+                agreed=agreed,
+                wait=False,
+            )
+        return cast(Pending, messages)
 
     def sent(self, peer: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Rows of B and partial rows of C of the message to a peer."""

@@ -45,6 +45,14 @@ def large_all_to_alls(ctx: Any) -> None:
         ctx.comm.all_to_all(own)
 
 
+def agreed_all_to_alls(ctx: Any) -> None:
+    """All-to-alls of 5 MB a peer as a product makes them: agreed on, and in one piece."""
+    counts = [5 << 18] * ctx.size
+    own, came = torch.ones(2, sum(counts))
+    while True:
+        ctx.comm.all_to_all_v(own, counts, counts, out=came, agreed=True)
+
+
 def some_all_to_alls(ctx: Any) -> int:
     """Twenty all-to-alls of 5 MB a peer."""
     own = [torch.ones(5 << 18) for _ in range(ctx.size)]
@@ -75,6 +83,7 @@ SITUATIONS: dict[str, tuple[Callable[[Any], object], float]] = {
     "all-reduce of 10": (small_all_reduces, 0.1),
     "all-reduce of 1M": (large_all_reduces, 0.15),
     "all-to-all, 5 MB a peer": (large_all_to_alls, 0.15),
+    "the same, agreed on": (agreed_all_to_alls, 0.15),
     "while the group forms": (some_all_to_alls, 0.0),
     "in a subgroup": (subgroup_all_reduces, 0.1),
     "no communication": (computing, 0.05),

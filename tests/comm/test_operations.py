@@ -64,6 +64,11 @@ def check_all(ctx: Any, make: Any, sizes: Any, dtypes: Any, ops: Any, reference:
             out = torch.full_like(want, 1)
             comm.all_to_all_v(rows, counts, back, out=out)
             same(f"all_to_all_v out {what}", out, want)
+            out = torch.full_like(want, 1)
+            upright = rows.T.contiguous().T  # what leaves in one piece may lie in any order here
+            call = comm.all_to_all_v(upright, counts, back, out=out, agreed=True, wait=False)
+            comm.barrier()
+            same(f"all_to_all_v agreed {what}", call.wait(), want)
             for root in range(P):
                 value = all_of[root]
                 got = comm.broadcast(value if me == root else None, root)

@@ -96,6 +96,21 @@ def test_one_call_is_one_event_with_exact_bytes(
         assert event.group == ""
 
 
+def test_what_is_agreed_on_is_recorded_alike(cluster4: dt.Cluster) -> None:
+    def work(ctx: Any) -> None:
+        came = torch.empty(4 * ctx.rank, 100)
+        ctx.comm.all_to_all_v(
+            torch.ones(6, 100), [0, 1, 2, 3], [ctx.rank] * P, out=came, agreed=True
+        )
+
+    cluster4.trace.clear()
+    cluster4.run(work)
+    _, want = CASES["all_to_all_v"]
+    assert [e.operation for e in cluster4.trace] == ["all_to_all_v"] * P
+    np.testing.assert_array_equal(cluster4.trace.matrix(), want)
+    assert {e.rank: e.received for e in cluster4.trace} == dict(enumerate(want.sum(0).tolist()))
+
+
 def test_send_and_recv(cluster4: dt.Cluster) -> None:
     def work(ctx: Any) -> None:
         if ctx.rank == 3:

@@ -111,6 +111,10 @@ def test_in_a_subgroup_ranks_are_its_own(cluster4: dt.Cluster) -> None:
             lambda comm: comm.all_to_all_v(torch.ones(2), [1, 1], [1, 1], out=torch.ones(3)),
             "it must be \\(2,\\)",
         ),
+        (
+            lambda comm: comm.all_to_all_v(torch.ones(2), [1, 1], [1, 1], agreed=True),
+            "agreed=True needs out=",
+        ),
         (lambda comm: comm.broadcast(None, 0), "the root \\(rank 0\\) passed no tensor"),
         (lambda comm: comm.broadcast(torch.ones(1), 2), "root is 2"),
         (lambda comm: comm.scatter([torch.ones(1)], 0), "needs 2 tensors, got 1"),

@@ -60,6 +60,8 @@ class ThreadTransport:
         sends: Sequence[torch.Tensor | None],
         receives: Sequence[torch.Tensor | None],
         tag: int,
+        *,
+        packed: bool = False,
     ) -> Pending:
         for peer, data in enumerate(sends):
             if data is not None and data.numel():
