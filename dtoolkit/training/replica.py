@@ -179,7 +179,7 @@ class Replica:
         for (_, value), piece, one in zip(self.parameters, self._cut(flat), have, strict=True):
             value.grad = piece.to(value.dtype, copy=True) if one else None
 
-    def update(self, samples: int) -> None:
+    def update(self, samples: int, *, share: float = 1.0, scheduled: bool = True) -> None:
         """Make one step of optimizer and schedule with the gradients that are there.
 
         Parameters
@@ -187,14 +187,18 @@ class Replica:
         samples : int
             What the gradients are divided by: samples really used, of all ranks. With none there
             is no update.
+        share : float
+            Part of a whole step that the gradients stand for: the task's penalty counts as much.
+        scheduled : bool
+            False: the schedule is not stepped; the caller does so after whole steps.
         """
         if samples:
             grads = [value.grad for _, value in self.parameters if value.grad is not None]
             if grads:
                 torch._foreach_div_(grads, float(samples))
-            self._penalise()
+            self._penalise(share)
             self.optimizer.step()
-            if self.schedule is not None:
+            if self.schedule is not None and scheduled:
                 self.schedule.step()
         self.zero_grad()
 
@@ -306,7 +310,7 @@ class Replica:
         finally:
             self._norm.void = False
 
-    def _penalise(self) -> None:
+    def _penalise(self, share: float) -> None:
         penalty = getattr(self.task, "penalty", None)
         if penalty is None or not self.parameters:
             return
@@ -314,6 +318,7 @@ class Replica:
         extra = torch.autograd.grad(penalty(self.model), learned, allow_unused=True)
         for value, more in zip(learned, extra, strict=True):
             if more is not None:
+                more = more if share == 1 else more * share
                 value.grad = more if value.grad is None else value.grad.add_(more)
 
     def _slow(self, step: int, micro: int, took: float) -> None:

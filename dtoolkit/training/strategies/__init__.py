@@ -4,10 +4,37 @@ from dtoolkit.training.strategies.data_parallel import DataParallel
 from dtoolkit.training.strategies.drop_compute import DropCompute
 from dtoolkit.training.strategies.gossip import Gossip, GossipPairs
 from dtoolkit.training.strategies.local_sgd import LocalSGD
+from dtoolkit.training.strategies.ordered import Ordered
+from dtoolkit.training.strategies.parameter_server import (
+    AsyncParameterServer,
+    BoundedStaleness,
+    ParameterServer,
+)
 
-__all__ = ["STRATEGIES", "DataParallel", "DropCompute", "Gossip", "GossipPairs", "LocalSGD"]
+__all__ = [
+    "STRATEGIES",
+    "AsyncParameterServer",
+    "BoundedStaleness",
+    "DataParallel",
+    "DropCompute",
+    "Gossip",
+    "GossipPairs",
+    "LocalSGD",
+    "Ordered",
+    "ParameterServer",
+]
 
 STRATEGIES = {
     strategy.name: strategy
-    for strategy in (DataParallel, DropCompute, Gossip, GossipPairs, LocalSGD)
+    for strategy in (
+        DataParallel,
+        Ordered,
+        ParameterServer,
+        AsyncParameterServer,
+        BoundedStaleness,
+        Gossip,
+        GossipPairs,
+        LocalSGD,
+        DropCompute,
+    )
 }

@@ -1,0 +1,190 @@
+"""The server of a parameter server: gradients come in, versions of the model go out.
+
+It runs in the thread of a :class:`~dtoolkit.training.service.Service` on rank 0 and does what
+:mod:`dtoolkit.training.serving_rule` says. The optimizer is its own; workers only compute.
+
+A push is the gradient of the *sum* of a worker's losses, and counts by the batch that its samples
+are a share of: pushes of a whole batch's shares, in whatever order, move the model about as far as
+one synchronous step (exactly so far where they are applied together).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from dtoolkit.training.averaging import average, kept_buffers
+from dtoolkit.training.message import Message
+from dtoolkit.training.serving_rule import (
+    Action,
+    Apply,
+    Closed,
+    Grant,
+    Opened,
+    Pushed,
+    Serving,
+    react,
+)
+
+if TYPE_CHECKING:
+    from dtoolkit.training.compression import Stream
+    from dtoolkit.training.replica import Replica
+
+__all__ = ["DISMISS", "GRANT", "NOTED", "OPEN", "PUSH", "STOP", "Server"]
+
+OPEN, STOP, PUSH = 0, 1, 2
+"""What is asked: more pushes (numbers: how many); no more pushes; to take a push (numbers: samples,
+samples of the batch, count of the worker's steps; tensors: gradient, empty for zeros, which
+parameters are used, buffers)."""
+
+NOTED, GRANT, DISMISS = 3, 4, 5
+"""What is answered: done (numbers: ranks that compute now); the model and another push; the model,
+and that it is over (numbers: staleness, seconds that the push was held, learning rates; tensors:
+parameters, buffers)."""
+
+
+@dataclass(frozen=True)
+class _Push:
+    flat: torch.Tensor
+    used: torch.Tensor
+    buffers: dict[str, torch.Tensor]
+    samples: int
+    planned: int
+    came: float
+
+
+class Server:
+    """What the thread does.
+
+    Parameters
+    ----------
+    replica : Replica
+        Its model, optimizer and schedule are the server's while workers compute.
+    state : Serving
+        Where the rule begins.
+    members : tuple of int
+        Ranks that push.
+    stream : Stream or None
+        What pushes are compressed by.
+
+    Attributes
+    ----------
+    state : Serving
+    staleness : int
+        The largest so far.
+    """
+
+    def __init__(
+        self,
+        replica: Replica,
+        state: Serving,
+        members: tuple[int, ...],
+        stream: Stream | None = None,
+    ) -> None:
+        self.state, self.members = state, members
+        self.staleness = 0
+        self._replica, self._stream = replica, stream
+        self._applied = state.granted
+        self._pushes: dict[int, _Push] = {}
+        self._told: dict[int, tuple[int, float]] = {}  # of pushes that were applied just now
+        flat = replica.flat_parameters()
+        self._size, self._dtype = flat.numel(), flat.dtype
+
+    def answer(self, source: int, message: Message) -> list[tuple[int, Message]]:
+        """Answer one message; see :data:`~dtoolkit.training.service.Answer`."""
+        if message.kind == PUSH:
+            self._pushes[source] = self._read(source, message)
+            self.state, actions = react(self.state, Pushed(source))
+            return [reply for action in actions for reply in self._do(action)]
+        if message.kind == OPEN:
+            self.state, _ = react(self.state, Opened(self.members, int(message.numbers[0])))
+        else:
+            self.state, _ = react(self.state, Closed())
+        return [(source, Message(NOTED, tuple(map(float, sorted(self.state.computing)))))]
+
+    def _read(self, source: int, message: Message) -> _Push:
+        samples, planned, count = map(int, message.numbers)
+        data, used, *buffers = message.tensors
+        if self._stream is not None:
+            data = self._stream.decode(data, self._size, self._dtype, step=count, item=source)
+        device = self._replica.device
+        names = kept_buffers(self._replica.model)
+        return _Push(
+            data.to(device),
+            used,
+            {name: value.to(device) for name, value in zip(names, buffers, strict=True)},
+            samples,
+            planned,
+            time.perf_counter(),
+        )
+
+    def _do(self, action: Action) -> list[tuple[int, Message]]:
+        if isinstance(action, Apply):
+            self._apply(action.staleness)
+            return []
+        rates = tuple(float(group["lr"]) for group in self._replica.optimizer.param_groups)
+        buffers = [value.clone() for value in kept_buffers(self._replica.model).values()]
+        tensors = (self._replica.flat_parameters(), *buffers)
+        kind = GRANT if isinstance(action, Grant) else DISMISS
+        return [
+            (rank, Message(kind, (*self._told.pop(rank), *rates), tensors)) for rank in action.ranks
+        ]
+
+    def _apply(self, staleness: Mapping[int, int]) -> None:
+        """Make one update of some pushes, in the order of their ranks."""
+        now = time.perf_counter()
+        pushes = [self._pushes.pop(rank) for rank in staleness]
+        for (rank, behind), push in zip(staleness.items(), pushes, strict=True):
+            self._told[rank] = (behind, now - push.came)
+            self.staleness = max(self.staleness, behind)
+        replica, share = self._replica, _share(pushes)
+        total, planned = _summed(pushes)
+        if share:
+            used = torch.stack([push.used for push in pushes]).any(0)
+            replica.load_gradients(total, used)
+            replica.update(planned, share=share, scheduled=False)
+            self._pool(pushes, share)
+        before, self._applied = self._applied, self._applied + len(pushes)
+        if replica.schedule is not None:
+            # As often as synchronous training would have stepped it after as many pushes.
+            for _ in range(self._applied // len(self.members) - before // len(self.members)):
+                replica.schedule.step()
+
+    def _pool(self, pushes: list[_Push], share: float) -> None:
+        """Pool the buffers of workers, and the server's for what is missing of a whole batch."""
+        mine = kept_buffers(self._replica.model)
+        if not mine:
+            return
+        weights = [push.samples / push.planned for push in pushes]
+        states = [dict(mine), *(push.buffers for push in pushes)]
+        pooled = average(states, [max(0.0, 1.0 - share), *weights])
+        with torch.no_grad():
+            for name, value in pooled.items():
+                mine[name].copy_(value)
+
+
+def _share(pushes: list[_Push]) -> float:
+    """Part of a whole batch that some pushes make, exactly 1 for a whole one."""
+    parts: dict[int, int] = {}
+    for push in pushes:
+        parts[push.planned] = parts.get(push.planned, 0) + push.samples
+    return sum(samples / planned for planned, samples in parts.items())
+
+
+def _summed(pushes: list[_Push]) -> tuple[torch.Tensor, int]:
+    """Sum of gradients, and what to divide it by: the batch that the first is a share of.
+
+    Those of a batch of another size (the last of an epoch) are brought to that one first.
+    """
+    planned = pushes[0].planned
+    total: torch.Tensor | None = None
+    for push in pushes:
+        if push.flat.numel():
+            same = push.planned == planned
+            part = push.flat if same else push.flat * (planned / push.planned)
+            total = part.clone() if total is None else total.add_(part)
+    return pushes[0].flat if total is None else total, planned
