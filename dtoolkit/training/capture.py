@@ -119,7 +119,8 @@ def check_same(replica: Replica, step: int) -> None:
         return
     fields = replica_state(replica, step).fields()
     mine = torch.frombuffer(bytearray.fromhex(digest_of(fields)), dtype=torch.uint8)
-    said = replica.comm.all_gather(mine)
+    with replica.comm.phase("comparison"):
+        said = replica.comm.all_gather(mine)
     if bool((said == said[0]).all()):
         return
     text = torch.frombuffer(bytearray(json.dumps(fields).encode()), dtype=torch.uint8)
@@ -137,7 +138,8 @@ def _gather_own(replica: Replica, own: dict[str, Any]) -> list[dict[str, Any]] |
         torch.save(own, buffer)
         content = buffer.getvalue()
     data = torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else _NOTHING
-    came = replica.comm.gather(data)
+    with replica.comm.phase("state"):
+        came = replica.comm.gather(data)
     if came is None:
         return None
     return [

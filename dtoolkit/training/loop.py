@@ -90,13 +90,14 @@ class _Rank:
 
     def __init__(self, ctx: Context, job: Job) -> None:
         self.ctx, self.settings, self.strategy = ctx, job.settings, job.strategy
-        self.replica = Replica(
-            ctx,
-            job.task,
-            job.settings,
-            batch_norm=job.strategy.batch_norm,
-            shards=job.strategy.shards,
-        )
+        with ctx.comm.phase("setup"):
+            self.replica = Replica(
+                ctx,
+                job.task,
+                job.settings,
+                batch_norm=job.strategy.batch_norm,
+                shards=job.strategy.shards,
+            )
         self.step = self.count = 0  # steps of the run that are done, and of this rank
         self.own: dict[str, Any] = {}
         if job.state is not None:
@@ -114,9 +115,10 @@ class _Rank:
         """All steps, from where the run stands."""
         start = time.perf_counter()
         try:
-            self.strategy.configure(self.replica)
-            if self.own:
-                self.strategy.restore(self.own)
+            with self.ctx.comm.phase("setup"):
+                self.strategy.configure(self.replica)
+                if self.own:
+                    self.strategy.restore(self.own)
             state = None
             while not (self._ended or self.agreement.stopped):
                 meeting = self._next_meeting()

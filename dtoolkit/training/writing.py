@@ -68,7 +68,8 @@ class Writer:
         """
         rows = torch.tensor(self.rows, dtype=torch.float64).reshape(-1, len(FIELDS))
         self.rows = []
-        came = self._replica.comm.gather(rows)
+        with self._replica.comm.phase("state"):
+            came = self._replica.comm.gather(rows)
         if came is None or state is None:
             return
         for rank, some in enumerate(came):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dtoolkit.training.buckets import MEGABYTES, Buckets
 from dtoolkit.training.compression import Stream, as_compressor
+from dtoolkit.training.finite import check_gradients
 from dtoolkit.training.shared_buffers import SharedBuffers
 from dtoolkit.training.strategy import Promise, StepReport, Strategy
 
@@ -83,6 +84,8 @@ class DataParallel(Strategy):
                 self._buckets.arm()
             one, count = replica.backward(ids, step=step, micro=micro)
             loss, samples = loss + one, samples + count
+        if self._buckets is None or self._stream is not None:  # buckets look by themselves
+            check_gradients(replica, step)
         compute = time.perf_counter() - start
         counts, idle = self._sum(replica, step, samples)
         replica.update(sum(counts))
