@@ -1,4 +1,4 @@
-"""What people see: Plotly figures and HTML cards of plans, traces, layouts, clusters and arrays.
+"""What people see: Plotly figures and HTML cards of plans, traces, clusters, arrays, runs.
 
 Figures are pure functions: what is shown is in the arguments, and nothing is kept. Figures and
 cards say what is planned and what is measured, work without a network, and read in light and dark.
@@ -17,15 +17,19 @@ from dtoolkit.figures.scaling import scaling
 from dtoolkit.figures.strategy_table import Contender, contenders_frame, strategy_table
 from dtoolkit.figures.timeline import timeline
 from dtoolkit.figures.traffic import compare, traffic
+from dtoolkit.figures.training import by_worker, bytes_per_step, learning, run_table, training_card
 
 __all__ = [
     "Contender",
     "array_card",
+    "by_worker",
+    "bytes_per_step",
     "cluster_card",
     "compare",
     "contenders_frame",
     "full_batch_card",
     "layout_card",
+    "learning",
     "losses",
     "network",
     "network_card",
@@ -35,6 +39,7 @@ __all__ = [
     "prediction",
     "prediction_card",
     "quality_card",
+    "run_table",
     "scaling",
     "schedule",
     "strategy_table",
@@ -42,4 +47,5 @@ __all__ = [
     "trace_card",
     "traffic",
     "traffic_card",
+    "training_card",
 ]

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import TYPE_CHECKING
 
 import numpy as np
 import plotly.graph_objects as go
-from numpy.typing import NDArray
 
+from dtoolkit.figures.curves import curve, curve_figure, named_runs, sparkline
 from dtoolkit.figures.html import card, facts, picture
-from dtoolkit.figures.svg import FAINT, FONT
-from dtoolkit.figures.theme import CATEGORIES, Mode, base_layout, plural, title
+from dtoolkit.figures.theme import CATEGORIES, Mode, plural
 
 if TYPE_CHECKING:
     from dtoolkit.graph.result import FullBatchResult
 
 __all__ = ["full_batch_card", "losses"]
-
-_DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 
 
 def losses(
@@ -47,37 +43,26 @@ def losses(
     ValueError
         There is no run to draw.
     """
-    named = _named(runs)
-    if not named:
-        raise ValueError("runs is empty: nothing to draw")
+    named = named_runs(runs, lambda run: f"{run.model}, {plural(run.workers, 'worker')}")
     count = len(named)
     lines = [
-        go.Scatter(
-            x=run.history["epoch"],
-            y=run.history["loss"],
-            name=escape(name),
-            mode="lines",
-            line={
-                "color": CATEGORIES[i % len(CATEGORIES)],
-                "width": 2 + 3 * (count - 1 - i),
-                "dash": _DASHES[i % len(_DASHES)],
-            },
-            hovertemplate="%{fullData.name}<br>epoch %{x}<br>loss %{y:.6f}<extra></extra>",
+        curve(
+            i,
+            name,
+            run.history["epoch"],
+            run.history["loss"],
+            hover="epoch %{x}<br>loss %{y:.6f}",
+            line={"width": 2 + 3 * (count - 1 - i)},
         )
         for i, (name, run) in enumerate(named.items())
     ]
-    return go.Figure(
-        data=lines,
-        layout=base_layout(
-            mode=mode,
-            title=title("Training loss (measured)", _difference(list(named.values()))),
-            xaxis={"title": {"text": "epoch (number)"}},
-            yaxis={"title": {"text": "mean cross-entropy (nats)"}},
-            showlegend=True,
-            legend={"x": 1.02, "y": 1, "xanchor": "left", "yanchor": "top", "orientation": "v"},
-            width=760,
-            height=420,
-        ),
+    return curve_figure(
+        lines,
+        heading="Training loss (measured)",
+        below=_difference(list(named.values())),
+        x="epoch (number)",
+        y="mean cross-entropy (nats)",
+        mode=mode,
     )
 
 
@@ -100,19 +85,6 @@ def full_batch_card(run: FullBatchResult) -> str:
     return card("Full-batch training", heading, *pieces, badge="measured")
 
 
-def _named(
-    runs: FullBatchResult | Sequence[FullBatchResult] | Mapping[str, FullBatchResult],
-) -> dict[str, FullBatchResult]:
-    if isinstance(runs, Mapping):
-        return {str(name): run for name, run in runs.items()}
-    listed = list(runs) if isinstance(runs, Sequence) else [runs]
-    named: dict[str, FullBatchResult] = {}
-    for number, run in enumerate(listed):
-        name = f"{run.model}, {plural(run.workers, 'worker')}"
-        named[name if name not in named else f"{name} ({number})"] = run
-    return named
-
-
 def _difference(runs: list[FullBatchResult]) -> str:
     """How far the curves lie apart, in words."""
     curves = [run.history["loss"].to_numpy() for run in runs]
@@ -122,28 +94,8 @@ def _difference(runs: list[FullBatchResult]) -> str:
     return f"over the training nodes, with dropout; largest relative difference {apart:.1e}"
 
 
-def _curves(run: FullBatchResult, width: int = 280, height: int = 110) -> str:
-    """Draw training and validation loss as inline SVG."""
-    curves = [run.history[name].to_numpy(dtype=float) for name in ("val_loss", "loss")]
-    known = np.concatenate([curve[np.isfinite(curve)] for curve in curves])
-    low, top = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
-    body = [f'<rect width="{width}" height="{height}" fill="{FAINT}"/>']
-    for curve, colour in zip(curves, (CATEGORIES[-1], CATEGORIES[0]), strict=True):
-        if np.isfinite(curve).all():
-            points = _points(curve, low, top, width, height)
-            body.append(f'<polyline points="{points}" fill="none" stroke="{colour}"/>')
-    words = f"training loss from {curves[1][0]:.3f} to {curves[1][-1]:.3f}"
-    body.append(f'<text x="4" y="13" fill="currentColor">{top:.3g}</text>')
-    body.append(f'<text x="4" y="{height - 4}" fill="currentColor">{low:.3g}</text>')
-    return (
-        f'<svg role="img" aria-label="{words}" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}" style="{FONT}">{"".join(body)}</svg>'
-    )
-
-
-def _points(curve: NDArray[np.float64], low: float, top: float, width: int, height: int) -> str:
-    """Points of a line, at most one a pixel."""
-    chosen = np.unique(np.linspace(0, len(curve) - 1, min(len(curve), width)).astype(int))
-    x = chosen / max(len(curve) - 1, 1) * width
-    y = height - 18 - (curve[chosen] - low) / ((top - low) or 1.0) * (height - 36)
-    return " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
+def _curves(run: FullBatchResult) -> str:
+    """Draw training loss, and in grey validation loss."""
+    loss, validation = (run.history[name].to_numpy(dtype=float) for name in ("loss", "val_loss"))
+    words = f"training loss from {loss[0]:.3f} to {loss[-1]:.3f}"
+    return sparkline([(validation, CATEGORIES[-1]), (loss, CATEGORIES[0])], label=words)
