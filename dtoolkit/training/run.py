@@ -156,7 +156,7 @@ class Run:
         if len(history):
             ends = f"{history['loss'].iloc[0]:.4f} to {history['loss'].iloc[-1]:.4f}"
             facts.append(("loss", ends))
-            facts += [(name, f"{value:.4f}") for name, value in self.scores().items()]
+            facts += [(_words(n), f"{value:.4f}") for n, value in self.scores().items()]
             rate = history["samples"].sum() / max(float(history["seconds"].sum()), 1e-9)
             idle = history["idle"].sum() / max(float(history["seconds"].sum()), 1e-9)
             facts.append(("samples", f"{int(history['samples'].sum()):,}, {rate:,.0f} a second"))
@@ -166,7 +166,7 @@ class Run:
             if (history["staleness"] > 0).any():
                 facts.append(("staleness", f"at most {int(history['staleness'].max())}"))
             facts.append(("sent", f"{int(history['bytes'].sum()):,} bytes"))
-        facts += [(name, f"{value}") for name, value in self.summary.items()]
+        facts += [(_words(name), _shown(value)) for name, value in self.summary.items()]
         facts += [("fault", text) for text in self.faults]
         return [*facts, ("state", f"{self.state.digest()[:12]}, {self.state.nbytes:,} bytes")]
 
@@ -191,3 +191,13 @@ class Run:
         from dtoolkit.figures.training import training_card
 
         return training_card(self)
+
+
+def _words(name: str) -> str:
+    return str(name).replace("_", " ")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
