@@ -180,7 +180,7 @@ class Explicit(Distribution):
                     f"distribution names no density for {name!r}, and density= gives none for the "
                     "layers that are not named"
                 )
-            value = (exact or found or [density])[0]
+            value = [*exact, *found, 0.0 if density is None else density][0]
             if limit < value < 1:
                 raise ValueError(
                     f"distribution: density {value} of {name!r}: this structure allows at most "

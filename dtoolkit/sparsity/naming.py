@@ -14,7 +14,7 @@ def pick(
     argument: str,
     value: Any,
     names: Mapping[str, Callable[[], Kind]],
-    kind: type[Kind],
+    kind: Any,
     *,
     also: str = "",
 ) -> Kind:
@@ -29,7 +29,7 @@ def pick(
     names : mapping of str to callable
         What makes the object of each name.
     kind : type
-        What an object must be an instance of.
+        Abstract class that an object must be an instance of.
     also : str
         What else may be passed, for errors.
 

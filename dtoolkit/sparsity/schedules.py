@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -136,7 +137,7 @@ def as_schedule(value: Any) -> Schedule:
     return Constant() if value is None else pick("schedule", value, _SCHEDULES, Schedule)
 
 
-_SCHEDULES = {
+_SCHEDULES: dict[str, Callable[[], Schedule]] = {
     "constant": Constant,
     "cosine": lambda: Cosine(stop=1000),
     "cubic": lambda: Cubic(stop=1000),

@@ -19,9 +19,7 @@ _PIECE = 1 << 20
 _DIGIT = 16
 
 
-def largest(
-    values: torch.Tensor, count: int, among: torch.Tensor | None = None
-) -> torch.Tensor:
+def largest(values: torch.Tensor, count: int, among: torch.Tensor | None = None) -> torch.Tensor:
     """Mark the `count` largest values.
 
     Parameters

@@ -54,7 +54,27 @@ class Layer:
 
     def magnitude(self) -> torch.Tensor:
         """Magnitude of each unit: absolute weight, or root mean square of a larger unit."""
-        return self.structure.pool(self.weight)
+        return self.structure.pool(self._ranked("weights", self.weight))
+
+    def slope(self) -> torch.Tensor:
+        """Size of each unit's gradient, in the same way; the layer must have one."""
+        assert self.gradient is not None
+        return self.structure.pool(self._ranked("gradient", self.gradient))
+
+    def sensitivity(self) -> torch.Tensor:
+        """|weight x gradient| of each element, in float64; 0 for a layer without a gradient."""
+        if self.gradient is None:
+            return torch.zeros(self.shape, dtype=torch.float64, device=self.weight.device)
+        # float32 would lose the product of a small weight and a small gradient.
+        product = self.weight.double() * self.gradient.double()
+        return self._ranked("products of weight and gradient", product).abs()
+
+    def _ranked(self, what: str, values: torch.Tensor) -> torch.Tensor:
+        if bool(values.isnan().any()):
+            raise ValueError(
+                f"{self.name!r}: its {what} hold NaN, and masks cannot be chosen by them"
+            )
+        return values
 
 
 class Method(ABC):
@@ -105,4 +125,3 @@ def swap(
     if not drop:
         return None
     return layer.structure.exchange(layer.mask, keep, grow, drop, layer.density)
-

@@ -27,5 +27,4 @@ class RigL(Static):
         """Swap the share that the schedule says; a layer without a gradient stays as it is."""
         if layer.gradient is None:
             return None
-        grow = layer.structure.pool(layer.gradient)
-        return swap(layer, schedule, step, keep=layer.magnitude(), grow=grow)
+        return swap(layer, schedule, step, keep=layer.magnitude(), grow=layer.slope())

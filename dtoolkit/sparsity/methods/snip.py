@@ -56,22 +56,19 @@ class SNIP(Static):
         rest = [layer for layer in layers if 0 < layer.density < 1]
         budget = sum(round(layer.density * layer.weight.numel()) for layer in rest)
         while rest:
-            counts = _counts(rest, budget)
-            limits = [int(layer.structure.limit * layer.weight.numel()) for layer in rest]
-            full = [count > most for count, most in zip(counts, limits, strict=True)]
-            for layer, count, most, over in zip(rest, counts, limits, full, strict=True):
-                if over or not any(full):
-                    result[layer.name] = min(count, most) / layer.weight.numel()
-                    budget -= min(count, most)
-            rest = [layer for layer, over in zip(rest, full, strict=True) if over is False]
-            if not any(full):
-                break
+            counts = dict(zip((layer.name for layer in rest), _counts(rest, budget), strict=True))
+            limits = {r.name: int(r.structure.limit * r.weight.numel()) for r in rest}
+            full = [layer for layer in rest if counts[layer.name] > limits[layer.name]]
+            for layer in full or rest:
+                result[layer.name] = min(counts[layer.name], limits[layer.name]) / _size(layer)
+                budget -= limits[layer.name]
+            rest = [layer for layer in rest if layer not in full] if full else []
         return result
 
 
 def _counts(layers: Sequence[Layer], budget: int) -> list[int]:
     """Weights of each layer among the `budget` best of all, 1 at least."""
-    scores = [_sensitivity(layer) for layer in layers]
+    scores = [layer.sensitivity() for layer in layers]
     counts = [int(marked.sum()) for marked in largest_of_all(scores, budget)]
     lifted = [max(count, 1) for count in counts]
     surplus = sum(lifted) - sum(counts)
@@ -84,8 +81,5 @@ def _counts(layers: Sequence[Layer], budget: int) -> list[int]:
     return lifted
 
 
-def _sensitivity(layer: Layer) -> torch.Tensor:
-    if layer.gradient is None:
-        return torch.zeros(layer.shape, device=layer.weight.device)
-    product = layer.weight.double() * layer.gradient.double()
-    return product.abs().float()
+def _size(layer: Layer) -> int:
+    return layer.weight.numel()

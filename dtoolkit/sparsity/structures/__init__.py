@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from dtoolkit.sparsity.naming import pick
@@ -39,7 +40,7 @@ def as_structure(value: Any) -> Structure:
     return pick("structure", value, _STRUCTURES, Structure, also=also)
 
 
-_STRUCTURES = {
+_STRUCTURES: dict[str, Callable[[], Structure]] = {
     "unstructured": Unstructured,
     "block": Block,
     "channel": Channel,

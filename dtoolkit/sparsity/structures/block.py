@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
-import torch.nn.functional as F
+from torch.nn import functional
 
 from dtoolkit.sparsity.structures.base import Shape, Structure
 
@@ -47,7 +47,7 @@ class Block(Structure):
         below = high * self.rows - flat.shape[0]
         right = wide * self.columns - flat.shape[1]
         if below or right:
-            flat = F.pad(flat, (0, 0, 0, right, 0, below))
+            flat = functional.pad(flat, (0, 0, 0, right, 0, below))
         cut = flat.reshape(high, self.rows, wide, self.columns, -1)
         return cut.transpose(1, 2).reshape(high, wide, -1)
 

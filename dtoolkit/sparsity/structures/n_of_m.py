@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
-import torch.nn.functional as F
+from torch.nn import functional
 
 from dtoolkit.sparsity.selection import largest, ranks
 from dtoolkit.sparsity.structures.base import Shape, Structure
@@ -61,7 +61,7 @@ class NofM(Structure):
         rows = tensor.movedim(1, -1)
         missing = -rows.shape[-1] % self.m
         if missing:
-            rows = F.pad(rows, (0, missing))
+            rows = functional.pad(rows, (0, missing))
         return rows.reshape(-1, self.m, 1)
 
     def spread(self, units: torch.Tensor, shape: Shape) -> torch.Tensor:
@@ -94,9 +94,9 @@ class NofM(Structure):
         Above N/M, and where N follows from the density, groups hold floor(density M) at least: one
         that was emptied early could not be brought to N later.
         """
-        floor = math.floor(density * self.m + 1e-9)
-        if self.n is not None and floor <= self.n:
+        if self.n is not None and density <= self.limit:
             return super().keep(scores, shape, density, among)
+        floor = math.floor(density * self.m + 1e-9)
         present = self.present(shape, scores.device)
         candidates = present if among is None else self.gather(among)
         count = min(self.count(shape, density), int(candidates.sum()))
