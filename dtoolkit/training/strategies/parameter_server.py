@@ -191,15 +191,14 @@ class ParameterServer(Strategy):
         """See :meth:`Strategy.own_state`: what is owed, and on rank 0 the count of pushes."""
         own = {} if self._stream is None else self._stream.own_state()
         if self.bound != 0 and self._server is not None:
-            counts = {"pushes": self._pushes, "updates": self._updates, "largest": self._largest}
-            own |= counts | {"members": len(self._members)}
+            own |= {"pushes": self._pushes, "updates": self._updates, "largest": self._largest}
         return own
 
     def restore(self, own: dict[str, Any]) -> None:
         """See :meth:`Strategy.restore`."""
         if self._stream is not None:
             self._stream.restore(own, self._size.numel(), self._size.dtype)
-        if own.get("members") == len(self._members):
+        if "pushes" in own:
             self._pushes, self._updates = int(own["pushes"]), int(own["updates"])
             self._largest = int(own["largest"])
 
@@ -248,7 +247,7 @@ class AsyncParameterServer(ParameterServer):
     promise: ClassVar[Promise] = Promise(
         trajectory="one process with one worker, bit-equal",
         resume="bit-equal with one worker",
-        other_workers="goes on; another trajectory",
+        other_workers="refused",
     )
 
     def __init__(self) -> None:
@@ -268,7 +267,7 @@ class BoundedStaleness(ParameterServer):
     promise: ClassVar[Promise] = Promise(
         trajectory="no push is staler than the bound; with bound 0 one process, to rounding",
         resume="bit-equal with bound 0 or one worker",
-        other_workers="goes on; another trajectory",
+        other_workers="refused",
     )
 
     def __init__(self, bound: int = 2) -> None:
