@@ -81,6 +81,10 @@ class RandomK(Compressor):
         drawn = np.random.Generator(np.random.PCG64(key)).choice(n, k, replace=False, shuffle=False)
         return torch.from_numpy(np.sort(drawn))
 
+    def pace(self, n: int) -> float:
+        """The share that is sent; see :meth:`Compressor.pace`."""
+        return kept(n, self.share, self.k) / max(n, 1)
+
     def cite(self) -> str:
         """See :meth:`Compressor.cite`."""
         return (

@@ -48,6 +48,10 @@ class Sign(Compressor):
         scale, signs = payload
         return torch.where(_unpack(signs, n), scale, -scale)
 
+    def pace(self, n: int) -> float:
+        """Half the way; see :meth:`Compressor.pace`."""
+        return 0.5
+
     def cite(self) -> str:
         """See :meth:`Compressor.cite`."""
         return (

@@ -68,6 +68,10 @@ class TopK(Compressor):
         values, places = payload
         return values.new_zeros(n).index_copy_(0, places.long(), values)
 
+    def pace(self, n: int) -> float:
+        """Root of the share that is sent; see :meth:`Compressor.pace`."""
+        return (kept(n, self.share, self.k) / max(n, 1)) ** 0.5
+
     def cite(self) -> str:
         """See :meth:`Compressor.cite`."""
         return (
