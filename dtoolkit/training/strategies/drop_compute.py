@@ -73,7 +73,7 @@ class DropCompute(DataParallel):
         *,
         warmup: int = 8,
         average: str = "used",
-        micro_batches: int = 12,
+        micro_batches: int = 8,
     ) -> None:
         super().__init__(overlap=False)
         if threshold is not None:
