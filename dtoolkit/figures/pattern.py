@@ -19,6 +19,7 @@ from dtoolkit.figures.theme import (
     base_layout,
     count_text,
     plural,
+    ticks,
     title,
 )
 
@@ -120,7 +121,7 @@ def _plain_trace(
             "colorbar": {
                 "title": {"text": "nonzeros a cell", "side": "right"},
                 "tickformat": "~s",
-                "dtick": 1 if most <= 8 else None,
+                **ticks(most <= 8),
                 "x": 1.1,
                 "thickness": 14,
                 "outlinewidth": 0,

@@ -17,6 +17,7 @@ from dtoolkit.figures.theme import (
     plain,
     plural,
     seconds_text,
+    ticks,
     title,
 )
 
@@ -79,7 +80,7 @@ def timeline(trace: Trace, *, mode: Mode = "auto") -> go.Figure:
                 "title": {"text": "rank (number)"},
                 "range": [max(ranks, 1) - 0.5, -0.5],
                 "showgrid": False,
-                **({"dtick": 1} if ranks <= MAX_LANE_NAMES else {"nticks": 16}),
+                **ticks(ranks <= MAX_LANE_NAMES, about=16),
             },
             annotations=[] if len(frame) else [notice("no events: nothing was recorded yet")],
             hovermode="closest",

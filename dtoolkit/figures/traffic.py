@@ -19,6 +19,7 @@ from dtoolkit.figures.theme import (
     bytes_text,
     count_text,
     plural,
+    ticks,
     title,
 )
 
@@ -228,7 +229,7 @@ def _heatmap(cells: NDArray[np.int64], ranks: int, unit: str) -> go.Heatmap:
             "title": {"text": unit, "side": "right"},
             "tickformat": "~s",
             "ticksuffix": "B" if in_bytes else "",
-            "dtick": 1 if cells.max(initial=0) <= 8 else None,
+            **ticks(cells.max(initial=0) <= 8),
             "thickness": 14,
             "outlinewidth": 0,
         },
@@ -248,10 +249,20 @@ def _labels(bins: int, ranks: int) -> list[str] | list[int]:
 
 
 def _ranks_axis(text: str, bins: int, ranks: int, **more: Any) -> dict[str, Any]:
-    """Return an axis of ranks: each named up to 16 of them, and else about ten."""
-    axis = {"title": {"text": f"{text} (rank number)"}, "showgrid": False, **more}
-    if bins < ranks:
-        return {**axis, "type": "category", "nticks": 6, "tickangle": 0}
-    if ranks <= MAX_TEXT_RANKS:
-        return {**axis, "dtick": 1}
-    return {**axis, "nticks": 10}
+    """Return an axis of ranks: each named up to 16 of them, else about ten, or six of bins.
+
+    Its type and the mode of its ticks never change: on a page Plotly turns an axis around that gets
+    another type.
+    """
+    named = bins if ranks <= MAX_TEXT_RANKS else 10 if bins == ranks else 6
+    steps = (digit * 10**power for power in range(9) for digit in (1, 2, 5))
+    return {
+        "title": {"text": f"{text} (rank number)"},
+        "showgrid": False,
+        "type": "category",
+        "tickangle": 0,
+        "tickmode": "linear",
+        "tick0": 0,
+        "dtick": next(step for step in steps if step * named >= bins),
+        **more,
+    }

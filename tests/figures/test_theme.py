@@ -51,6 +51,14 @@ def test_plural():
     assert theme.plural(2, "launch", "launches") == "2 launches"
 
 
+@pytest.mark.parametrize("each", [True, False])
+def test_ticks_state_their_mode(each):
+    """A figure on a page keeps the mode that Plotly derived before, unless one is stated."""
+    axis = go.layout.XAxis(theme.ticks(each, about=10))
+    wanted = ("linear", 1, None) if each else ("auto", None, 10)
+    assert (axis.tickmode, axis.dtick, axis.nticks) == wanted
+
+
 def test_layouts_are_valid_and_merge_axes():
     layout = theme.base_layout(xaxis={"title": {"text": "time (s)"}, "dtick": 1}, width=300)
     figure = go.Figure(layout=layout)

@@ -65,6 +65,19 @@ def test_above_256_ranks_neighbours_are_summed(wide):
     assert heat.text is None
 
 
+@pytest.mark.parametrize(
+    ("ranks", "step"), [(1, 1), (16, 1), (17, 2), (64, 10), (128, 20), (256, 50), (1024, 50)]
+)
+def test_axes_leave_nothing_to_plotly(ranks, step):
+    """It would stay as it was when a figure on a page is brought up to date."""
+    figure = traffic(np.full((ranks, ranks), 9))
+    for axis in (figure.layout.xaxis, figure.layout.yaxis):
+        assert (axis.type, axis.tickmode, axis.tick0, axis.dtick) == ("category", "linear", 0, step)
+    assert figure.layout.yaxis.autorange == "reversed"
+    assert figure.data[0].colorbar.tickmode == "auto"
+    assert traffic(np.full((4, 4), 8)).data[0].colorbar.tickmode == "linear"
+
+
 def test_text_in_cells_up_to_16_ranks():
     assert traffic(np.ones((16, 16), int)).data[0].text is not None
     assert traffic(np.ones((17, 17), int)).data[0].text is None
