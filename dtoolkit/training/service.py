@@ -159,8 +159,8 @@ class _Host:
             self._listen()
             while self._clients:
                 self._one(*self._next())
-            for call in self._sending.values():
-                call.wait()
+            while self._sending:
+                self._sending.popitem()[1].wait()
         except BaseException as error:  # a stop is one that no `except Exception` takes
             self._error = error
         finally:
@@ -198,23 +198,30 @@ class _Host:
         self._asking.add(source)
         if self._failure is None:
             try:
-                for target, reply in self._answer(source, message):
-                    self._reply(target, reply)
+                self._reply(self._answer(source, message))
             except Exception as error:
                 self._failure = error
         if self._failure is not None:
-            for target in sorted(self._asking):
-                self._reply(target, _told(self._failure))
+            failed = _told(self._failure)
+            self._reply([(target, failed) for target in sorted(self._asking)])
 
-    def _reply(self, target: int, message: Message) -> None:
-        self._asking.discard(target)
-        if target == self._comm.rank:
-            self._replies.put(message)
-            return
-        before = self._sending.pop(target, None)
-        if before is not None:
-            before.wait()  # it was taken: the rank has asked again
-        self._sending[target] = self._comm.send(pack(message), target, _TAG, wait=False)
+    def _reply(self, replies: Iterable[tuple[int, Message]]) -> None:
+        """Send replies; this rank's own comes last, when the others' bytes are counted."""
+        own = None
+        for target, message in replies:
+            self._asking.discard(target)
+            if target == self._comm.rank:
+                own = message
+                continue
+            before = self._sending.pop(target, None)
+            if before is not None:
+                before.wait()  # it was taken: the rank has asked again
+            self._sending[target] = self._comm.send(pack(message), target, _TAG, wait=False)
+        if own is not None or self._inbox.empty():
+            while self._sending:
+                self._sending.popitem()[1].wait()
+        if own is not None:
+            self._replies.put(own)
 
 
 def _told(error: Exception) -> Message:

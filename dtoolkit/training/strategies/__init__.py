@@ -5,6 +5,7 @@ from dtoolkit.training.strategies.drop_compute import DropCompute
 from dtoolkit.training.strategies.gossip import Gossip, GossipPairs
 from dtoolkit.training.strategies.local_sgd import LocalSGD
 from dtoolkit.training.strategies.ordered import Ordered
+from dtoolkit.training.strategies.oscars import Oscars
 from dtoolkit.training.strategies.parameter_server import (
     AsyncParameterServer,
     BoundedStaleness,
@@ -21,6 +22,7 @@ __all__ = [
     "GossipPairs",
     "LocalSGD",
     "Ordered",
+    "Oscars",
     "ParameterServer",
 ]
 
@@ -35,6 +37,7 @@ STRATEGIES = {
         Gossip,
         GossipPairs,
         LocalSGD,
+        Oscars,
         DropCompute,
     )
 }

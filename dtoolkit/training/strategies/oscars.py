@@ -1,0 +1,212 @@
+"""Oscars-style rounds: fast workers make more local steps while slow ones make one."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+
+from dtoolkit.training import oscars as rule
+from dtoolkit.training.local_step import local_step, step_schedule
+from dtoolkit.training.message import Message
+from dtoolkit.training.service import Service
+from dtoolkit.training.strategies.local_sgd import LocalSGD
+from dtoolkit.training.strategy import Promise, StepReport
+
+if TYPE_CHECKING:
+    from dtoolkit.training.replica import Replica
+
+__all__ = ["Oscars"]
+
+_FINISHED, _ONE_MORE, _AVERAGE = 0, 1, 2  # kinds of messages to and from the state server
+
+
+class Oscars(LocalSGD):
+    """Rounds of local steps that end when the slowest worker has made one.
+
+    After each local step a worker asks the state server, a thread on rank 0, whether to make one
+    more or to go to the average (:mod:`dtoolkit.training.oscars` states the rule). Then what all
+    have changed since the round's start is averaged, weighted by the samples that each has used.
+    A step of the run is a round. A worker's n-th local step computes its share of the n-th batch;
+    the schedule is stepped once a round. Workers without samples make no local steps and take the
+    average.
+
+    Where all workers are equally fast, a round is one local step each: with plain SGD that is
+    synchronous training, to rounding.
+
+    *Reconstructed*: Oscars-style, with the ESync rule; the method section of the paper was not
+    available.
+
+    Parameters
+    ----------
+    times : sequence of float, optional
+        What a local step takes on each rank, on modelled clocks: local steps then follow from the
+        rule alone, and a run repeats to the bit. By default real times are measured.
+    optimizer_state : {"own", "average"}
+        As of :class:`~dtoolkit.training.strategies.LocalSGD`, at the end of each round.
+
+    Raises
+    ------
+    ValueError
+        A time is not above 0.
+
+    References
+    ----------
+    "Oscars: adaptive semi-synchronous parallel model for distributed deep learning with global
+    view" (arXiv 2102.08550); Li et al., "ESync: accelerating intra-domain federated learning in
+    heterogeneous data centers", IEEE TSC 2020.
+    """
+
+    name: ClassVar[str] = "oscars"
+    promise: ClassVar[Promise] = Promise(
+        trajectory="one process where workers are equally fast, with plain SGD, to rounding",
+        resume="bit-equal with modelled times",
+        other_workers="refused while ranks hold anything of their own",
+    )
+
+    def __init__(
+        self, times: Sequence[float] | None = None, *, optimizer_state: str = "own"
+    ) -> None:
+        super().__init__(1, optimizer_state=optimizer_state)
+        self.times = None if times is None else [float(one) for one in times]
+        if self.times is not None:
+            rule.checked_times(self.times)
+        self._service: Service | None = None
+
+    def configure(self, replica: Replica) -> None:
+        """See :meth:`Strategy.configure`.
+
+        Raises
+        ------
+        ValueError
+            There are not as many `times` as ranks.
+        """
+        super().configure(replica)
+        self._members = [r for r in range(replica.size) if replica.sampler.has_samples(r)]
+        self._count: int | None = None  # local steps made so far; None: one a round
+        self._seconds: float | None = None  # what the last one took
+        self._round = 0
+        self._state_server = _StateServer(self._members)
+        self._quiet, self._told = True, False
+        self._planned: dict[int, int] | None = None
+        if self.times is None:
+            self._service = Service(
+                replica.comm, self._state_server.answer, threads=replica.ctx.threads
+            )
+        elif len(self.times) != replica.size:
+            raise ValueError(f"times: {len(self.times)} for {replica.size} workers, wanted as many")
+        else:
+            counts = rule.local_steps([self.times[rank] for rank in self._members])
+            self._planned = dict(zip(self._members, counts, strict=True))
+
+    def until(self, replica: Replica, step: int, meeting: int) -> None:
+        """See :meth:`Strategy.until`: the state server hears what steps took before a stop."""
+        self._round = step
+        self._count = step if self._count is None else self._count
+        if self._planned is None and not self._told:
+            self._told = True
+            mine = torch.tensor([self._seconds or 0.0], dtype=torch.float64)
+            with replica.comm.phase("opening"):
+                said = replica.comm.all_gather(mine).flatten().tolist()
+                self._state_server.begin({rank: one for rank, one in enumerate(said) if one})
+                replica.comm.barrier()  # nobody asks before
+
+    def step(self, replica: Replica, step: int) -> StepReport:
+        """See :meth:`Strategy.step`: a round."""
+        self._quiet = False
+        self._within = True
+        loss, planned, compute, idle, steps = 0.0, 0, 0.0, 0.0, 0
+        more = replica.rank in self._members
+        while more:
+            assert self._count is not None
+            done = local_step(replica, self._count, scheduled=False)
+            planned += replica.sampler.planned(self._count, replica.rank)
+            self._count += 1
+            steps += 1
+            loss, compute = loss + done.loss_sum, compute + done.seconds
+            self._samples += done.samples
+            self._seconds = done.seconds
+            more, idle = self._one_more(replica, steps, done.seconds)
+        samples = self._samples
+        with replica.comm.phase("averaging"):
+            before = time.perf_counter()
+            replica.comm.barrier()
+            idle += time.perf_counter() - before
+            self._average(replica, step)
+        step_schedule(replica)
+        self._round, self._quiet = step + 1, True
+        return StepReport(loss, samples, planned, compute, idle, local_steps=steps)
+
+    def finish(self, replica: Replica) -> None:
+        """See :meth:`Strategy.finish`."""
+        service, self._service = self._service, None
+        if service is None:
+            return
+        if self._quiet and sys.exc_info()[0] is None:
+            service.close()
+        else:
+            service.abandon()
+
+    def own_state(self) -> dict[str, Any]:
+        """See :meth:`Strategy.own_state`: what local SGD has, and the count of local steps."""
+        own = super().own_state()
+        if self._count is not None and self._count != self._round:
+            own |= {"local": self._count, "workers": self._replica.size}
+        if self._seconds is not None and self._planned is None:
+            own |= {"seconds": self._seconds, "workers": self._replica.size}
+        return own
+
+    def restore(self, own: dict[str, Any]) -> None:
+        """See :meth:`Strategy.restore`."""
+        super().restore(own)
+        self._count = int(own["local"]) if "local" in own else None
+        self._seconds = own.get("seconds")
+
+    def summary(self) -> dict[str, Any]:
+        """See :meth:`Strategy.summary`."""
+        said: dict[str, Any] = {"rounds": self._rounds}
+        if self._planned is not None:
+            ranks = range(self._replica.size)
+            said["local steps (modelled)"] = [self._planned.get(rank, 0) for rank in ranks]
+        return said
+
+    def _one_more(self, replica: Replica, steps: int, seconds: float) -> tuple[bool, float]:
+        """Whether to make one more local step; if not, how long this rank has waited."""
+        if self._planned is not None:
+            return steps < self._planned[replica.rank], 0.0
+        assert self._service is not None
+        reply = self._service.ask(Message(_FINISHED, (seconds,)))
+        return reply.kind == _ONE_MORE, sum(reply.numbers)
+
+
+class _StateServer:
+    """Answers workers by the rule, in the service's thread."""
+
+    def __init__(self, members: Sequence[int]) -> None:
+        self._members = tuple(members)
+        self._round = rule.Round.of(self._members)
+        self._ready: dict[int, float] = {}  # since when
+
+    def begin(self, seconds: dict[int, float]) -> None:
+        """Go on with step times that are known; while nobody asks."""
+        self._round = rule.Round.of(self._members, seconds)
+
+    def answer(self, source: int, message: Message) -> list[tuple[int, Message]]:
+        """See :data:`~dtoolkit.training.service.Answer`."""
+        now = time.perf_counter()
+        event = rule.Finished(source, now, message.numbers[0])
+        self._round, actions = rule.react(self._round, event)
+        replies: list[tuple[int, Message]] = []
+        for action in actions:
+            if isinstance(action, rule.OneMore):
+                replies.append((source, Message(_ONE_MORE)))
+            elif isinstance(action, rule.Wait):
+                self._ready[source] = now
+            else:
+                waited = self._ready.items()
+                replies += [(rank, Message(_AVERAGE, (now - since,))) for rank, since in waited]
+                self._ready = {}
+        return replies
