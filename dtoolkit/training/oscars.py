@@ -7,7 +7,7 @@ after the slowest one's: c_r + eps > c_slow + te_slow - now, with eps half the f
 Otherwise it makes one more local step. When all are ready, what they have changed is averaged.
 
 *Reconstructed*: the method section of the paper was not available. The rule is that of ESync (Li
-et al., IEEE TPDS 2020), which Oscars (arXiv 2102.08550) builds on. A round in which the time of
+et al., IEEE TSC 2020), in whose line Oscars (arXiv 2102.08550) stands. A round in which the time of
 some worker is not known yet has one local step for each.
 
 The rule is a pure state machine: events in, actions out. :func:`simulate` runs it on modelled

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from dtoolkit.training.averaging import average, kept_buffers
+from dtoolkit.training.compression import elements
 from dtoolkit.training.message import Message
 from dtoolkit.training.serving_rule import (
     Action,
@@ -91,8 +92,7 @@ class Server:
         self._applied = state.granted
         self._pushes: dict[int, _Push] = {}
         self._told: dict[int, tuple[int, float]] = {}  # of pushes that were applied just now
-        flat = replica.flat_parameters()
-        self._size, self._dtype = flat.numel(), flat.dtype
+        self._like = replica.flat_parameters()  # what pushes are like
 
     def answer(self, source: int, message: Message) -> list[tuple[int, Message]]:
         """Answer one message; see :data:`~dtoolkit.training.service.Answer`."""
@@ -110,7 +110,8 @@ class Server:
         samples, planned, count = map(int, message.numbers)
         data, used, *buffers = message.tensors
         if self._stream is not None:
-            data = self._stream.decode(data, self._size, self._dtype, step=count, item=source)
+            where = elements(self._replica.parameters, used)
+            data = self._stream.decode(data, self._like, step=count, item=source, where=where)
         device = self._replica.device
         names = kept_buffers(self._replica.model)
         return _Push(

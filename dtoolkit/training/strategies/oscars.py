@@ -55,9 +55,9 @@ class Oscars(LocalSGD):
 
     References
     ----------
-    "Oscars: adaptive semi-synchronous parallel model for distributed deep learning with global
-    view" (arXiv 2102.08550); Li et al., "ESync: accelerating intra-domain federated learning in
-    heterogeneous data centers", IEEE TSC 2020.
+    S. Huang, "Oscars: adaptive semi-synchronous parallel model for distributed deep learning with
+    global view", 2021 (arXiv 2102.08550); Z. Li et al., "ESync: accelerating intra-domain federated
+    learning in heterogeneous data centers", IEEE TSC 2020.
     """
 
     name: ClassVar[str] = "oscars"
@@ -164,6 +164,19 @@ class Oscars(LocalSGD):
         super().restore(own)
         self._count = int(own["local"]) if "local" in own else None
         self._seconds = own.get("seconds")
+
+    def cite(self) -> str:
+        """What to cite."""
+        return (
+            "S. Huang, Oscars: adaptive semi-synchronous parallel model for distributed deep "
+            "learning with global view, 2021 (arXiv 2102.08550), reconstructed with the rule of "
+            "Z. Li et al., ESync: accelerating intra-domain federated learning in heterogeneous "
+            "data centers, IEEE TSC 2020"
+        )
+
+    def __repr__(self) -> str:
+        times = "" if self.times is None else f"{self.times}, "
+        return f"Oscars({times}optimizer_state={self.optimizer_state!r})"
 
     def summary(self) -> dict[str, Any]:
         """See :meth:`Strategy.summary`."""

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from dtoolkit.training.averaging import kept_buffers
-from dtoolkit.training.compression import Stream, as_compressor
-from dtoolkit.training.local_step import check_gradients, load_local, local_state
+from dtoolkit.training.compression import Stream, as_compressor, elements
+from dtoolkit.training.finite import check_gradients
+from dtoolkit.training.local_step import load_local, local_state
 from dtoolkit.training.message import Message, pack, unpack
 from dtoolkit.training.server import GRANT, OPEN, PUSH, STOP, Server
 from dtoolkit.training.service import Service
@@ -138,7 +139,8 @@ class ParameterServer(Strategy):
         flat, used = worker.gradients()
         compute = time.perf_counter() - start
         if self._stream is not None:
-            flat = self._stream.encode(flat, step=step, item=worker.rank)
+            where = elements(worker.parameters, used)
+            flat = self._stream.encode(flat, step=step, item=worker.rank, where=where)
         elif not samples:
             flat = flat[:0]  # stands for zeros
         planned = worker.sampler.planned(step)
@@ -202,6 +204,17 @@ class ParameterServer(Strategy):
             self._pushes, self._updates = int(own["pushes"]), int(own["updates"])
             self._largest = int(own["largest"])
 
+    def cite(self) -> str:
+        """What to cite."""
+        return (
+            "M. Langer et al., Distributed training of deep learning models: a taxonomic "
+            "perspective, IEEE TPDS 2020 (arXiv 2007.03970); Q. Ho et al., More effective "
+            "distributed ML via a stale synchronous parallel parameter server, NeurIPS 2013"
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(bound={self.bound})"
+
     def summary(self) -> dict[str, Any]:
         """See :meth:`Strategy.summary`."""
         return {
@@ -252,6 +265,9 @@ class AsyncParameterServer(ParameterServer):
 
     def __init__(self) -> None:
         super().__init__(bound=None)
+
+    def __repr__(self) -> str:
+        return "AsyncParameterServer()"
 
 
 class BoundedStaleness(ParameterServer):
