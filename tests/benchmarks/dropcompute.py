@@ -157,8 +157,8 @@ def drop_compute(rounds: int) -> list[Check]:
         summary = choose(cluster).summary
         done, loss = race(cluster, summary["threshold"], rounds)
     print(
-        f"threshold {1e3 * summary['threshold']:.0f} ms, chosen in {WARMUP} steps, which expect a "
-        f"gain of {summary['expected_gain']:.3f} from a cut at the threshold"
+        f"threshold {1e3 * summary['threshold']:.0f} ms, chosen in {WARMUP} steps, in which it "
+        f"would have gained {summary['expected_gain']:.1%}"
     )
     rows = [
         (

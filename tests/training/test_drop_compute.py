@@ -210,6 +210,19 @@ def own_after(ctx: Any, task: Task, settings: Settings, strategy: Strategy) -> d
     return strategy.own_state()
 
 
+def test_where_no_gain_is_expected_nothing_is_dropped(cluster1: Any) -> None:
+    def limits(ctx: Any) -> list[float]:
+        found = []
+        for gain in (0.1, 0.0, -0.1):
+            strategy = DropCompute()
+            strategy.configure(Replica(ctx, cases.task(batch=23), Settings(1, accumulate=6)))
+            strategy.restore({"threshold, gain, drop": [0.5, gain, 0.2]})
+            found.append(strategy.summary()["threshold"])
+        return found
+
+    assert cluster1.run(limits) == [[0.5, math.inf, math.inf]]
+
+
 def test_by_name_shares_are_cut_where_the_run_does_not_accumulate(cluster2: Any) -> None:
     from dtoolkit.training import tasks
 
@@ -248,6 +261,15 @@ def test_what_was_measured_and_chosen_goes_on(cluster2: Any) -> None:
     assert three.history["dropped"].min() > 0
 
 
+def test_other_workers_go_on_with_a_given_threshold(cluster1: Any, cluster2: Any) -> None:
+    task, strategy = cases.task(batch=23), DropCompute(math.inf)
+    whole = train(cluster1, task, strategy, steps=4, accumulate=PIECES)
+    first = train(cluster2, task, strategy, steps=2, accumulate=PIECES)
+    again = train(cluster1, task, strategy, steps=4, accumulate=PIECES, resume=first)
+    for name, value in whole.state.model.items():
+        torch.testing.assert_close(again.state.model[name], value, rtol=1e-12, atol=1e-12)
+
+
 # ----------------------------------------------------------------------------- what is refused
 
 
@@ -275,6 +297,14 @@ def test_what_was_measured_and_chosen_goes_on(cluster2: Any) -> None:
 def test_what_is_refused(make: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         make()
+
+
+def test_what_it_says_of_itself(cluster1: Any) -> None:
+    assert repr(DropCompute(0.5, average="planned")) == (
+        "DropCompute(threshold=0.5, warmup=8, average='planned', micro_batches=8)"
+    )
+    run = train(cluster1, cases.task(), DropCompute(math.inf), steps=1)
+    assert "DropCompute" in run.cite()
 
 
 def test_a_share_too_small_to_be_cut(cluster2: Any) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from dtoolkit.training.dropcompute import FEWEST_BEFORE, Threshold, best_threshold
+from dtoolkit.training.dropsimulation import simulate
 from dtoolkit.training.steptimes import check_count, check_time
 from dtoolkit.training.strategies.data_parallel import DataParallel
 from dtoolkit.training.strategy import Promise, StepReport
@@ -38,9 +39,10 @@ class DropCompute(DataParallel):
     ----------
     threshold : float, optional
         Seconds; infinite to drop nothing. By default it is chosen after the warm-up, the same on
-        all ranks, from the times that were measured
-        (:func:`~dtoolkit.training.dropcompute.best_threshold`); where no gain is expected nothing
-        is dropped.
+        all ranks, from the times that were measured, by the rule of the released code
+        (:func:`~dtoolkit.training.dropcompute.best_threshold`). That rule takes a cut *at* the
+        threshold; where the measured steps would not have gained by looking after each
+        micro-batch, as ranks do, nothing is dropped.
     warmup : int
         Steps to measure, without dropping, where the threshold is to be chosen. One more step comes
         before them: the first pays for what is made once.
@@ -171,6 +173,19 @@ class DropCompute(DataParallel):
             said |= {"expected_gain": self._chosen.gain, "expected_drop": self._chosen.dropped}
         return said
 
+    def cite(self) -> str:
+        """What to cite."""
+        return (
+            "N. Giladi et al., DropCompute: simple and more robust distributed synchronous "
+            "training via compute variance reduction, NeurIPS 2023"
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"DropCompute(threshold={self.threshold}, warmup={self.warmup}, "
+            f"average={self.average!r}, micro_batches={self.micro_batches})"
+        )
+
     # ------------------------------------------------------------------------ micro-batches
 
     def _cut(self, replica: Replica) -> int:
@@ -207,7 +222,8 @@ class DropCompute(DataParallel):
         micros, whole = table[:, :, :-1], table[:, :, -1]
         overhead = max(0.0, float(whole.mean() - micros.sum(2).max(0).mean()))
         found = best_threshold(micros, overhead=overhead)
-        self._choose(float(found), found.gain, found.dropped)
+        real = simulate(micros, found, rule="after", overhead=overhead)
+        self._choose(float(found), real.speedup - 1, real.dropped)
 
     def _choose(self, threshold: float, gain: float, dropped: float) -> None:
         self._chosen = Threshold(threshold, gain=gain, dropped=dropped)
