@@ -7,9 +7,8 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from dtoolkit.training.capture import replica_state, restore
+from dtoolkit.training.finite import check_gradients
 from dtoolkit.training.state import RunState
 
 if TYPE_CHECKING:
@@ -66,26 +65,6 @@ def step_schedule(replica: Replica) -> None:
         # torch warns of a schedule whose optimizer has not been stepped: here on purpose.
         warnings.simplefilter("ignore", UserWarning)
         replica.schedule.step()
-
-
-def check_gradients(replica: Replica, step: int) -> None:
-    """Refuse gradients that are not finite before anybody else gets them.
-
-    Raises
-    ------
-    FloatingPointError
-        The text names parameter, rank and step.
-    """
-    have = [(name, value.grad) for name, value in replica.parameters if value.grad is not None]
-    if not have:
-        return
-    sizes = torch._foreach_norm([grad for _, grad in have], float("inf"))
-    bad = ~torch.isfinite(torch.stack([size.double() for size in sizes]))
-    if bool(bad.any()):
-        name = have[int(bad.nonzero()[0])][0]
-        raise FloatingPointError(
-            f"the gradient of {name} is not finite on rank {replica.rank} at step {step}"
-        )
 
 
 def local_state(replica: Replica) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from dtoolkit.training import Settings, Task
+from dtoolkit.training.asked import strategy_of
 from dtoolkit.training.averaging import average
 from dtoolkit.training.loop import Job, learn
 from dtoolkit.training.sampling import Sampler
@@ -26,7 +27,9 @@ def plainly(task: Task) -> Task:
 
 def models(cluster: Any, runs: list[tuple[Task, Any, dict[str, Any]]]) -> list[Any]:
     """The one model after each of some runs (task, strategy, settings), all in one launch."""
-    jobs = [Job(task, strategy, Settings(**settings)) for task, strategy, settings in runs]
+    jobs = [
+        Job(task, strategy_of(strategy), Settings(**settings)) for task, strategy, settings in runs
+    ]
     return [ended.state.model for ended in cluster.run(_many, jobs, timeout=120)[0]]
 
 

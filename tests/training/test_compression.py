@@ -175,6 +175,23 @@ def test_nothing_is_lost_over_many_steps(coder):
     torch.testing.assert_close(sent + feedback.residual, given_, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("coder", [TopK(k=3), RandomK(k=3), Sign()])
+def test_what_takes_no_part_stays_owed(coder):
+    feedback, flat = ErrorFeedback(), vector(12)
+    feedback.compress(coder, flat, key=1)
+    owed = feedback.residual.clone()
+    where = torch.arange(12) < 5
+    more = torch.where(where, vector(12, seed=1), 0.0)
+    payload = feedback.compress(coder, more, key=2, where=where)
+    assert [len(part) for part in payload] == [n for _, n in coder.layout(5, torch.float32)]
+    sent = torch.zeros(12)
+    sent[where] = coder.expand(payload, 5, key=2)
+    torch.testing.assert_close(sent + feedback.residual, more + owed)
+    assert torch.equal(feedback.residual[5:], owed[5:])
+    nothing = feedback.compress(coder, more, key=3, where=torch.zeros(12, dtype=torch.bool))
+    assert all(not bool(part.any()) for part in nothing)
+
+
 def test_without_feedback_nothing_is_kept():
     feedback = ErrorFeedback(enabled=False)
     feedback.compress(TopK(k=1), vector(9))

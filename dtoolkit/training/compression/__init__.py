@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dtoolkit.training.compression.base import Compressor
-from dtoolkit.training.compression.exchange import Stream
+from dtoolkit.training.compression.exchange import Stream, elements
 from dtoolkit.training.compression.feedback import ErrorFeedback
 from dtoolkit.training.compression.random_k import RandomK
 from dtoolkit.training.compression.sign import Sign
@@ -21,6 +21,7 @@ __all__ = [
     "Stream",
     "TopK",
     "as_compressor",
+    "elements",
 ]
 
 COMPRESSORS: dict[str, Callable[[], Compressor]] = {

@@ -33,7 +33,14 @@ class ErrorFeedback:
         self.enabled = enabled
         self.residual: torch.Tensor | None = None
 
-    def compress(self, compressor: Compressor, flat: torch.Tensor, *, key: int = 0) -> Payload:
+    def compress(
+        self,
+        compressor: Compressor,
+        flat: torch.Tensor,
+        *,
+        key: int = 0,
+        where: torch.Tensor | None = None,
+    ) -> Payload:
         """Compress a vector and what is owed; keep what the payload does not say.
 
         Parameters
@@ -42,6 +49,8 @@ class ErrorFeedback:
         flat : torch.Tensor
             Shape (n,), as the compressor takes it; left unchanged.
         key : int
+        where : bool tensor, shape (n,), optional
+            The elements that take part; the others are not sent, and what is owed of them stays.
 
         Raises
         ------
@@ -50,13 +59,19 @@ class ErrorFeedback:
         FloatingPointError
             By the compressor; what is owed is then as it was.
         """
+        part = flat if where is None else flat[where]
         if not self.enabled:
-            return compressor.compress(flat, key=key)
+            return compressor.compress(part, key=key)
         if self.residual is not None:
             _check(self.residual, flat)
-            flat = flat + self.residual
-        payload = compressor.compress(flat, key=key)
-        self.residual = flat - compressor.expand(payload, flat.numel(), key=key)
+            part = part + (self.residual if where is None else self.residual[where])
+        payload = compressor.compress(part, key=key)
+        rest = part - compressor.expand(payload, part.numel(), key=key)
+        if where is not None:
+            whole = torch.zeros_like(flat) if self.residual is None else self.residual.clone()
+            whole[where] = rest
+            rest = whole
+        self.residual = rest
         return payload
 
     def own_state(self) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dtoolkit.training.buckets import MEGABYTES, Buckets
-from dtoolkit.training.compression import Stream, as_compressor
+from dtoolkit.training.compression import Stream, as_compressor, elements
 from dtoolkit.training.finite import check_gradients
 from dtoolkit.training.shared_buffers import SharedBuffers
 from dtoolkit.training.strategy import Promise, StepReport, Strategy
@@ -127,5 +127,8 @@ class DataParallel(Strategy):
     def _compressed(self, replica: Replica, step: int) -> None:
         assert self._stream is not None
         flat, used = replica.gradients()
-        flat = self._stream.sum(replica.comm, flat, step=step)
-        replica.load_gradients(flat, replica.comm.all_reduce(used, "max"))
+        used = replica.comm.all_reduce(used, "max")
+        where = elements(replica.parameters, used)
+        with replica.comm.phase("compressed"):
+            flat = self._stream.sum(replica.comm, flat, step=step, where=where)
+        replica.load_gradients(flat, used)

@@ -159,6 +159,19 @@ class Gossip(Strategy):
                 )
             self._copies.restore(own["copies"])
 
+    def cite(self) -> str:
+        """What to cite."""
+        return (
+            "X. Lian et al., Can decentralized algorithms outperform centralized algorithms?, "
+            "NeurIPS 2017; M. Assran et al., Stochastic gradient push for distributed deep "
+            "learning, ICML 2019; A. Koloskova, S. Stich and M. Jaggi, Decentralized stochastic "
+            "optimization and gossip algorithms with compressed communication, ICML 2019"
+        )
+
+    def __repr__(self) -> str:
+        pace = "" if self.consensus is None else f", consensus={self.consensus}"
+        return f"{type(self).__name__}({self.graph!r}{pace})"
+
     def summary(self) -> dict[str, Any]:
         """See :meth:`Strategy.summary`."""
         matrix = self._matrix(self._replica, 0)
@@ -215,6 +228,16 @@ class GossipPairs(Gossip):
     def __init__(self, *, consensus: float | None = None) -> None:
         self.graph = "pairs"
         self.consensus = _checked(consensus)
+
+    def cite(self) -> str:
+        """What to cite."""
+        return (
+            "S. Boyd, A. Ghosh, B. Prabhakar and D. Shah, Randomized gossip algorithms, IEEE "
+            f"Transactions on Information Theory 2006; {super().cite()}"
+        )
+
+    def __repr__(self) -> str:
+        return f"GossipPairs({'' if self.consensus is None else f'consensus={self.consensus}'})"
 
     def summary(self) -> dict[str, Any]:
         """See :meth:`Strategy.summary`."""

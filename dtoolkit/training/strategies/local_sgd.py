@@ -14,7 +14,7 @@ from dtoolkit.training.averaging import (
     load_average,
     whole_state,
 )
-from dtoolkit.training.compression import Stream, as_compressor
+from dtoolkit.training.compression import Stream, as_compressor, elements
 from dtoolkit.training.local_step import check_workers, load_local, local_state, local_step
 from dtoolkit.training.optimizer_average import average_optimizer
 from dtoolkit.training.strategy import Promise, StepReport, Strategy
@@ -143,6 +143,19 @@ class LocalSGD(Strategy):
             self._start = own["start"].to(flat.device) if self._within else flat
             self._stream.restore(own, flat.numel(), flat.dtype)
 
+    def cite(self) -> str:
+        """What to cite."""
+        return (
+            "S. U. Stich, Local SGD converges fast and communicates little, ICLR 2019; "
+            "H. B. McMahan et al., Communication-efficient learning of deep networks from "
+            "decentralized data, AISTATS 2017"
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.local_steps}, optimizer_state={self.optimizer_state!r})"
+        )
+
     def summary(self) -> dict[str, Any]:
         """See :meth:`Strategy.summary`."""
         return {"local steps": self.local_steps, "rounds": self._rounds}
@@ -169,10 +182,16 @@ class LocalSGD(Strategy):
 
     def _add_changes(self, replica: Replica, stream: Stream, step: int) -> None:
         change = (replica.flat_parameters() - self._start) * self._samples
-        total = stream.sum(replica.comm, change, step=step)
+        total = stream.sum(replica.comm, change, step=step, where=self._changed(replica, change))
         samples = float(replica.comm.all_reduce(torch.tensor(self._samples)))
         replica.load_parameters(self._start + total / max(samples, 1.0))
         self._start = replica.flat_parameters()
         buffers = kept_buffers(replica.model)
         if buffers:
             load_average(replica.model, average_over(replica.comm, buffers, self._samples))
+
+    def _changed(self, replica: Replica, change: torch.Tensor) -> torch.Tensor | None:
+        """Elements of parameters that any rank has changed: others have no part in signs."""
+        sizes = [value.numel() for _, value in replica.parameters]
+        used = torch.tensor([bool(piece.any()) for piece in torch.split(change, sizes)])
+        return elements(replica.parameters, replica.comm.all_reduce(used, "max"))
