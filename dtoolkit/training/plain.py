@@ -73,7 +73,7 @@ def _feed(hashed: Any, value: Any) -> None:
     if isinstance(value, torch.Tensor):
         flat = value.detach().cpu().contiguous().reshape(-1)
         _head(hashed, b"T", f"{value.dtype}{tuple(value.shape)}".encode())
-        hashed.update(memoryview(flat.view(torch.uint8).numpy()))
+        hashed.update(flat.view(torch.uint8).numpy().data)
     elif value is None:
         hashed.update(b"N")
     elif isinstance(value, bool):

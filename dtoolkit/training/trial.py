@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from dtoolkit.training.replica import check_values
+from dtoolkit.errors import LayoutError
 from dtoolkit.training.sampling import Sampler
 from dtoolkit.training.seeds import seeded
 from dtoolkit.training.settings import Settings
-from dtoolkit.training.task import Examples
+from dtoolkit.training.task import Examples, check_values
 
 __all__ = ["Trial", "try_task"]
 
@@ -54,22 +54,14 @@ def try_task(task: Any, settings: Settings, *, ranks: int, shards: int | None) -
     here = not callable(examples)
     samples = len(examples) if here else None
     if samples is not None:
-        Sampler(
-            samples,
-            settings.batch or task.batch,
-            seed=settings.seed,
-            ranks=ranks,
-            partition=settings.partition,
-            accumulate=settings.accumulate,
-            shards=shards,
-        )
+        _try_sampler(task, settings, samples, ranks, shards)
     with seeded(settings.seed, "model"):
         model = _called("task.model()", task.model)
         if not isinstance(model, nn.Module):
             raise TypeError(f"task.model() gave {model!r}: wanted an nn.Module")
         optimizer, schedule = _stepping(task, settings, model)
         if samples is not None and samples > 1:
-            _try_values(task, model, examples, _batch_of(task, samples))
+            _try_values(task, model, examples, torch.arange(2))
     return Trial(
         shapes={
             name: (tuple(value.shape), str(value.dtype))
@@ -82,8 +74,21 @@ def try_task(task: Any, settings: Settings, *, ranks: int, shards: int | None) -
     )
 
 
-def _batch_of(task: Any, samples: int) -> torch.Tensor:
-    return torch.arange(min(2, samples))
+def _try_sampler(
+    task: Any, settings: Settings, samples: int, ranks: int, shards: int | None
+) -> None:
+    try:
+        Sampler(
+            samples,
+            settings.batch or task.batch,
+            seed=settings.seed,
+            ranks=ranks,
+            partition=settings.partition,
+            accumulate=settings.accumulate,
+            shards=shards,
+        )
+    except LayoutError as error:
+        raise LayoutError(f"partition: {error}") from None
 
 
 def _stepping(task: Any, settings: Settings, model: nn.Module) -> tuple[str, str]:
