@@ -68,8 +68,6 @@ def run_of(parts: Mapping[str, Any], name: str) -> dict[str, Any]:
     ValueError
         The file holds a state alone, or something in it is of the wrong kind.
     """
-    import pandas as pd
-
     state = state_of(parts, name)
     if "history" not in parts:
         raise ValueError(
@@ -79,7 +77,6 @@ def run_of(parts: Mapping[str, Any], name: str) -> dict[str, Any]:
     for part, kind in _PLAIN.items():
         if not isinstance(parts.get(part), kind):
             raise ValueError(f"{name}: {part} is missing, or is no {kind.__name__}")
-    columns = {column: np.asarray(values) for column, values in parts["history"].items()}
     trace = Trace(ranks=state.workers)
     if "trace" in parts:
         data = bytes(parts["trace"].numpy().tobytes())
@@ -87,10 +84,19 @@ def run_of(parts: Mapping[str, Any], name: str) -> dict[str, Any]:
         trace = Trace(events, ranks=ranks, clock_error=clock_error, emulated=emulated)
     return {
         "state": state,
-        "history": pd.DataFrame(columns),
+        "history": _table(parts["history"], name),
         "trace": trace,
         **{part: parts[part] for part in _PLAIN},
     }
+
+
+def _table(columns: Any, name: str) -> pd.DataFrame:
+    import pandas as pd
+
+    try:
+        return pd.DataFrame({column: np.asarray(values) for column, values in columns.items()})
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ValueError(f"{name}: its history is no table ({error})") from None
 
 
 def _packed(values: Any) -> torch.Tensor:

@@ -1,0 +1,90 @@
+"""Saved runs: everything comes back, nothing is run, damage and foreign files are told in words."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+
+import dtoolkit as dt
+from dtoolkit.training import Run
+from dtoolkit.training.statefile import read_parts, write_parts
+from tests.training.toys import toy
+
+
+@pytest.fixture(scope="module")
+def run(cluster_of: Callable[[int], dt.Cluster]) -> Run:
+    slow = dt.faults.Slow(rank=0, seconds=0.001)
+    return dt.train(cluster_of(2), toy(), steps=4, seed=3, evaluate_every=2, faults=[slow])
+
+
+def test_everything_comes_back(run: Run, tmp_path: Path) -> None:
+    run.save(tmp_path / "run")
+    again = Run.load(tmp_path / "run")
+    pd.testing.assert_frame_equal(again.history, run.history)
+    assert again.state.digest() == run.state.digest()
+    assert again.state.workers == 2
+    assert again.trace.events == run.trace.events
+    assert again.trace.matrix().tolist() == run.trace.matrix().tolist()
+    for name in ("task", "settings", "summary", "faults", "recoveries", "seconds", "citation"):
+        assert getattr(again, name) == getattr(run, name), name
+    assert repr(again) == repr(run)
+    assert again.cite() == run.cite()
+    assert again._repr_html_() == run._repr_html_()
+    pd.testing.assert_frame_equal(again.by_worker(), run.by_worker())
+    assert os.listdir(tmp_path) == ["run"]
+
+
+def test_saving_a_loaded_run_gives_the_same_content(run: Run, tmp_path: Path) -> None:
+    run.save(tmp_path / "a")
+    Run.load(tmp_path / "a").save(tmp_path / "b")
+    first, second = (torch.load(tmp_path / n, weights_only=True) for n in "ab")
+    assert first["digest"] == second["digest"]
+
+
+def test_the_card_says_what_matters(run: Run) -> None:
+    card = run._repr_html_()
+    assert "toy" in card
+    assert "data-parallel" in card
+    assert "measured" in card
+    assert "<script" not in card
+
+
+def test_what_is_damaged_or_missing_is_told(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    run.save(path)
+    parts = read_parts(path)
+
+    def refused(words: str, **changes: Any) -> None:
+        kept = {name: value for name, value in {**parts, **changes}.items() if value is not None}
+        write_parts(path, kept)
+        with pytest.raises(ValueError, match=words):
+            Run.load(path)
+
+    refused("seconds is missing, or is no float", seconds=None)
+    refused("settings is missing, or is no dict", settings=[1])
+    refused("holds no state", state=None)
+    refused("holds the state of a run and nothing else", history=None)
+    refused("history", history={"step": torch.arange(2), "loss": torch.zeros(3)})
+    refused("its trace", trace=torch.zeros(5, dtype=torch.uint8))
+    state = {name: value for name, value in parts["state"].items() if name != "seed"}
+    refused(r"holds no \['seed'\]", state=state)
+    run.save(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 3])
+    with pytest.raises(ValueError, match="damaged, or is cut short"):
+        Run.load(path)
+
+
+def test_a_folder_that_is_not_there_is_told_and_the_old_file_stays(
+    run: Run, tmp_path: Path
+) -> None:
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        run.save(tmp_path / "no" / "run")
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        run.save(tmp_path)
