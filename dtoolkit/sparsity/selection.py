@@ -2,7 +2,7 @@
 
 A threshold alone keeps too many where values are equal, and the usual tools have limits:
 ``torch.quantile`` stops at 16 million elements. Here numbers become integers of the same order,
-the k-th largest is found 16 bits at a time by counting (a radix selection), and of those equal to
+the k-th largest is found some bits at a time by counting (a radix selection), and of those equal to
 it the first by index are taken. Only a piece of the data is looked at once, so that memory stays
 small, and all positions are 64 bits.
 """
@@ -16,7 +16,6 @@ import torch
 __all__ = ["largest", "largest_of_all", "ranks"]
 
 _PIECE = 1 << 20
-_DIGIT = 16
 
 
 def largest(values: torch.Tensor, count: int, among: torch.Tensor | None = None) -> torch.Tensor:
@@ -121,23 +120,25 @@ def _threshold(
 ) -> tuple[int, int]:
     """The count-th largest key, and how many of those equal to it are to be taken."""
     width = 64 if values[0].dtype in (torch.float64, torch.int64) else 32
+    # Few passes over what is large; small tables for what is small.
+    digit = 16 if sum(value.numel() for value in values) > _PIECE else 8
+    middle, last = 1 << (digit - 1), (1 << digit) - 1
     prefix, left = 0, count
-    for shift in range(width - _DIGIT, -1, -_DIGIT):
-        top = shift == width - _DIGIT
-        counts = torch.zeros(1 << _DIGIT, dtype=torch.int64, device=values[0].device)
+    for shift in range(width - digit, -1, -digit):
+        top = shift == width - digit
+        counts = torch.zeros(1 << digit, dtype=torch.int64, device=values[0].device)
         for value, mask in zip(values, candidates, strict=True):
             for _, keys, allowed in _pieces(value, mask):
                 if allowed is not None:
                     keys = keys[allowed]
                 if not top:
-                    keys = keys[keys >> (shift + _DIGIT) == prefix]
-                digits = (keys >> shift) + (1 << (_DIGIT - 1)) if top else keys >> shift & 0xFFFF
-                counts += torch.bincount(digits, minlength=1 << _DIGIT).to(counts.device)
+                    keys = keys[keys >> (shift + digit) == prefix]
+                places = (keys >> shift) + middle if top else keys >> shift & last
+                counts += torch.bincount(places, minlength=1 << digit).to(counts.device)
         down = counts.flip(0).cumsum(0)
         place = int((down < left).sum())
-        digit = (1 << _DIGIT) - 1 - place
         left -= int(down[place - 1]) if place else 0
-        prefix = digit - (1 << (_DIGIT - 1)) if top else prefix << _DIGIT | digit
+        prefix = last - place - middle if top else prefix << digit | (last - place)
     return prefix, left
 
 
