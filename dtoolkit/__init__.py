@@ -3,13 +3,17 @@
 __version__ = "0.1.0"
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dtoolkit import comm, data, errors, graph
 from dtoolkit.arrays import DistDense, DistSparse, Layout
 from dtoolkit.cluster import Cluster
 from dtoolkit.data import read_matrix
 from dtoolkit.spmm import distribute, plan
+
+if TYPE_CHECKING:
+    from dtoolkit import faults, training
+    from dtoolkit.training import submit_training, train
 
 __all__ = [
     "Cluster",
@@ -21,9 +25,13 @@ __all__ = [
     "data",
     "distribute",
     "errors",
+    "faults",
     "graph",
     "plan",
     "read_matrix",
+    "submit_training",
+    "train",
+    "training",
 ]
 
 

@@ -64,8 +64,8 @@ def capture(
     )
 
 
-def replica_state(replica: Replica, step: int) -> RunState:
-    """What one rank holds, by itself."""
+def replica_state(replica: Replica, step: int, *, copy: bool = True) -> RunState:
+    """What one rank holds, by itself; as copies, or as it is for who only looks at it."""
     sampler = replica.sampler
     schedule = replica.schedule
     return RunState(
@@ -73,8 +73,8 @@ def replica_state(replica: Replica, step: int) -> RunState:
         strategy="",
         workers=1,
         seed=replica.settings.seed,
-        model=plain(dict(replica.model.state_dict()), "the model"),
-        optimizer=optimizer_state(replica.optimizer, _all_parameters(replica)),
+        model=plain(dict(replica.model.state_dict()), "the model", copy=copy),
+        optimizer=optimizer_state(replica.optimizer, _all_parameters(replica), copy=copy),
         schedule=None if schedule is None else plain(schedule.state_dict(), "the schedule"),
         sampler={
             "samples": sampler.samples,
@@ -117,7 +117,7 @@ def check_same(replica: Replica, step: int) -> None:
     """
     if replica.size == 1:
         return
-    fields = replica_state(replica, step).fields()
+    fields = replica_state(replica, step, copy=False).fields()
     mine = torch.frombuffer(bytearray.fromhex(digest_of(fields)), dtype=torch.uint8)
     with replica.comm.phase("comparison"):
         said = replica.comm.all_gather(mine)

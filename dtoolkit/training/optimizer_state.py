@@ -18,15 +18,20 @@ __all__ = ["load_optimizer", "optimizer_state"]
 
 
 def optimizer_state(
-    optimizer: torch.optim.Optimizer, parameters: Sequence[tuple[str, nn.Parameter]]
+    optimizer: torch.optim.Optimizer,
+    parameters: Sequence[tuple[str, nn.Parameter]],
+    *,
+    copy: bool = True,
 ) -> dict[str, Any]:
-    """State and settings of an optimizer, copied to the host.
+    """State and settings of an optimizer, on the host.
 
     Parameters
     ----------
     optimizer : torch.optim.Optimizer
     parameters : sequence of (str, Parameter)
         At least those that it steps, with their names.
+    copy : bool
+        As of :func:`~dtoolkit.training.plain.plain`.
 
     Returns
     -------
@@ -36,7 +41,9 @@ def optimizer_state(
     """
     names = {id(parameter): name for name, parameter in parameters}
     state = {
-        names[id(parameter)]: plain(kept, f"the optimizer's state of {names[id(parameter)]}")
+        names[id(parameter)]: plain(
+            kept, f"the optimizer's state of {names[id(parameter)]}", copy=copy
+        )
         for group in optimizer.param_groups
         for parameter in group["params"]
         if (kept := optimizer.state.get(parameter))
@@ -45,7 +52,7 @@ def optimizer_state(
         {
             "params": [names[id(parameter)] for parameter in group["params"]],
             **{
-                name: plain(value, f"the optimizer's setting {name}")
+                name: plain(value, f"the optimizer's setting {name}", copy=copy)
                 for name, value in group.items()
                 if name not in ("params", "param_names")
             },

@@ -17,8 +17,8 @@ import torch
 __all__ = ["digest_of", "plain"]
 
 
-def plain(value: Any, where: str) -> Any:
-    """A copy on the host, made of plain content alone, which nobody else can change.
+def plain(value: Any, where: str, *, copy: bool = True) -> Any:
+    """The same on the host, made of plain content alone; a copy, which nobody else can change.
 
     Parameters
     ----------
@@ -26,6 +26,8 @@ def plain(value: Any, where: str) -> Any:
         Tensors, NumPy arrays and numbers, Python numbers, text, None, lists, tuples and mappings.
     where : str
         What it is, for the error.
+    copy : bool
+        False: tensors that lie on the host are not copied, for who only looks at them.
 
     Raises
     ------
@@ -33,7 +35,7 @@ def plain(value: Any, where: str) -> Any:
         Something in it is of another kind; the text says where it stands.
     """
     if isinstance(value, torch.Tensor):
-        return value.detach().to("cpu", copy=True).contiguous()
+        return value.detach().to("cpu", copy=copy).contiguous()
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, np.generic):
@@ -41,11 +43,13 @@ def plain(value: Any, where: str) -> Any:
     if isinstance(value, np.ndarray):
         return torch.from_numpy(value.copy())
     if isinstance(value, Mapping):
-        return {_name(name, where): plain(one, f"{where}.{name}") for name, one in value.items()}
-    if isinstance(value, list):
-        return [plain(one, f"{where}[{i}]") for i, one in enumerate(value)]
-    if isinstance(value, tuple):
-        return tuple(plain(one, f"{where}[{i}]") for i, one in enumerate(value))
+        return {
+            _name(name, where): plain(one, f"{where}.{name}", copy=copy)
+            for name, one in value.items()
+        }
+    if isinstance(value, list | tuple):
+        made = [plain(one, f"{where}[{i}]", copy=copy) for i, one in enumerate(value)]
+        return made if isinstance(value, list) else tuple(made)
     raise TypeError(
         f"{where} is {type(value).__name__}: only tensors, numbers, text, None, lists and dicts "
         "can be part of a state"

@@ -169,3 +169,7 @@ class Strategy(ABC):
     def summary(self) -> dict[str, Any]:
         """Plain values for the run's card."""
         return {}
+
+    def __repr__(self) -> str:
+        given = {name: value for name, value in vars(self).items() if not name.startswith("_")}
+        return f"{type(self).__name__}({', '.join(f'{n}={v!r}' for n, v in given.items())})"
