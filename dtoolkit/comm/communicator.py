@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 
-from dtoolkit.comm.exchange import flat, plain
+from dtoolkit.comm.exchange import plain
 from dtoolkit.comm.groups import Groups
-from dtoolkit.comm.reduction import check_reduction, reduce_in_order, reduce_into
+from dtoolkit.comm.reduction import check_reduction, reduce_in_order
 from dtoolkit.comm.tagged import Tagged
 from dtoolkit.errors import MessageMismatch
 
@@ -66,15 +66,7 @@ class Communicator(Tagged, Groups):
 
     # ------------------------------------------------------------------ collective operations
 
-    def all_reduce(
-        self,
-        tensor: torch.Tensor,
-        op: str = "sum",
-        *,
-        out: torch.Tensor | None = None,
-        agreed: bool = False,
-        wait: bool = True,
-    ) -> Any:
+    def all_reduce(self, tensor: torch.Tensor, op: str = "sum", *, wait: bool = True) -> Any:
         """Combine a tensor over all ranks; every rank gets the whole result.
 
         A reduce-scatter by all-to-all, summed in rank order, and an all-gather: 2 (P-1)/P of the
@@ -86,53 +78,35 @@ class Communicator(Tagged, Groups):
             Same shape and dtype on all ranks.
         op : {"sum", "mean", "prod", "min", "max"}
             bfloat16 and float16 are combined in float32 and rounded once.
-        out : torch.Tensor, optional
-            Contiguous, like `tensor`: where to put the result; `tensor` itself will do.
-        agreed : bool
-            All ranks know that they make this call with tensors of one size: nothing is compared,
-            which saves the round of headers. Sizes that do not fit end a process.
 
         Returns
         -------
         torch.Tensor
-            `out`, where there is one.
         """
         detail = check_reduction(op, tensor)
-        if out is not None:
-            self._check_out("all_reduce", out, tensor)
-        pieces = list(torch.tensor_split(plain(tensor).reshape(-1), self.size))
-        total = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
-        total = total if out is None else out.detach()
-        shares = list(torch.tensor_split(flat(total), self.size))
+        flat = plain(tensor).reshape(-1)
+        pieces = list(torch.tensor_split(flat, self.size))
+        total = torch.empty_like(flat, memory_format=torch.contiguous_format)
+        shares = list(torch.tensor_split(total, self.size))
         own = shares[self.rank]
-        room = [own if peer == self.rank else torch.empty_like(own) for peer in range(self.size)]
 
         def spread(received: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-            reduce_into(received, self.rank, op)
+            own.copy_(reduce_in_order(received, op))
             return [own] * self.size, shares
 
         return self._exchange(
             "all_reduce",
             pieces,
-            lambda _: total if out is None else out,
+            lambda _: total.reshape(tensor.shape),
             wait=wait,
             expected=[own.numel()] * self.size,
-            outputs=room,
             detail=detail,
             whole=tensor.shape,
             second=spread,
-            agreed=agreed,
         )
 
-    def all_gather(self, tensor: torch.Tensor, *, agreed: bool = False, wait: bool = True) -> Any:
+    def all_gather(self, tensor: torch.Tensor, *, wait: bool = True) -> Any:
         """Give every rank the tensors of all ranks, which have the same shape.
-
-        Parameters
-        ----------
-        tensor : torch.Tensor
-        agreed : bool
-            As of :meth:`all_reduce`.
-        wait : bool
 
         Returns
         -------
@@ -148,7 +122,6 @@ class Communicator(Tagged, Groups):
             expected=[tensor.numel()] * self.size,
             outputs=list(whole),
             whole=tensor.shape,
-            agreed=agreed,
         )
 
     def all_gather_v(self, tensor: torch.Tensor, *, wait: bool = True) -> Any:
@@ -403,16 +376,6 @@ class Communicator(Tagged, Groups):
         if any(tensor is None for tensor in tensors):
             raise ValueError(f"{operation}: the root (rank {root}) passed no tensor")
         return list(tensors)
-
-    def _check_out(self, operation: str, out: torch.Tensor, tensor: torch.Tensor) -> None:
-        like = (tensor.shape, tensor.dtype, tensor.device)
-        if (out.shape, out.dtype, out.device) != like or not out.is_contiguous():
-            raise ValueError(
-                f"{operation}: out must be contiguous and like tensor, {tuple(tensor.shape)} "
-                f"{tensor.dtype} on {tensor.device}; it is "
-                f"{'' if out.is_contiguous() else 'not contiguous, '}{tuple(out.shape)} "
-                f"{out.dtype} on {out.device}"
-            )
 
     def _check_counts(
         self,

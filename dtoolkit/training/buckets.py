@@ -2,24 +2,31 @@
 
 Backward gives gradients from the last layer to the first. As soon as those of a bucket are there
 its sum starts, in the background and in the same order on all ranks; a parameter that a rank did
-not use counts as zeros. Which parameters were used by whom, and how many samples, travels in one
-small message beside.
+not use counts as zeros. Which parameters were used, and how many samples, travels in one small
+message beside. Where all gradients together are as small as that, they travel in it.
 """
 
 from __future__ import annotations
 
+import cmath
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 
-__all__ = ["Buckets", "Totals"]
+from dtoolkit.comm.reduction import reduce_in_order
+from dtoolkit.comm.standing import StandingGather, StandingSum
+
+__all__ = ["MEGABYTES", "Buckets", "Totals"]
 
 MEGABYTES = 4.0
 """Size of a bucket: large enough that messages are, small enough that the first leaves early."""
+
+_SMALL = 1024  # bytes of gradients that go with the small message: one round instead of two
+_HEAD = 16  # bytes of the small message before the flags: samples, and the caller's flag
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,7 @@ class Buckets:
 
     Raises
     ------
-    ValueError
+    MessageMismatch
         Ranks have other parameters.
     """
 
@@ -73,13 +80,22 @@ class Buckets:
         self._comm = comm
         self._names = [name for name, _ in parameters]
         self._parameters = [value for _, value in parameters]
-        self._buckets, self._home = _filled(self._parameters, megabytes)
-        self._compare()
+        groups = _groups(self._parameters, megabytes)
+        flags = -(-len(parameters) // _HEAD) * _HEAD  # what follows is aligned for any dtype
+        sizes = [sum(self._parameters[number].nbytes for number in group) for group in groups]
+        self._together = sum(sizes) <= min(_SMALL, megabytes * 2**20)
+        room = sum(-(-size // _HEAD) * _HEAD for size in sizes) if self._together else 0
+        device = self._parameters[0].device if parameters else comm.device
+        self._told = torch.zeros(_HEAD + flags + room, dtype=torch.uint8, device=device)
+        self._flags = slice(_HEAD, _HEAD + len(parameters))
+        self._lay(groups, sizes, _HEAD + flags)
+        self._telling = StandingGather(comm, self._told)
+        self._sums = [] if self._together else [StandingSum(comm, b.flat) for b in self._buckets]
         self._step = 0
         self._armed = False
         self._used = [False] * len(parameters)
-        self._sums: list[Any] = []
-        self._waiting = [0] * len(self._buckets)
+        self._under_way: list[Any] = []
+        self._waiting = [0] * len(groups)
         self._hooks = [
             value.register_post_accumulate_grad_hook(self._hook(number))
             for number, value in enumerate(self._parameters)
@@ -89,7 +105,7 @@ class Buckets:
         """Forget the gradients of the step before."""
         self._step, self._armed = step, False
         self._used = [False] * len(self._parameters)
-        self._sums = []
+        self._under_way = []
         for value in self._parameters:
             value.grad = None
 
@@ -114,23 +130,29 @@ class Buckets:
             A gradient of this rank is not finite.
         """
         self._armed = False
-        told = torch.zeros(9 + len(self._used), dtype=torch.uint8)
-        told[:8] = torch.tensor([samples]).view(torch.uint8)
-        told[8] = flag
-        told[9:] = torch.tensor(self._used, dtype=torch.uint8)
+        while len(self._under_way) < len(self._sums) - 1:
+            self._send()
         # The last bucket needs the first layer's gradient, and so the end of backward: on every
         # rank the small message goes before it.
-        while len(self._sums) < len(self._buckets) - 1:
+        if self._together:
+            for bucket in self._buckets:
+                self._ready(bucket)
+        self._told[:8] = torch.tensor([samples]).view(torch.uint8)
+        self._told[8] = flag
+        self._told[self._flags] = torch.tensor(self._used, dtype=torch.uint8)
+        with self._comm.phase("gradients"):
+            arrival = time.perf_counter()
+            telling = self._telling.start()
+        if self._sums:
             self._send()
-        arrival = time.perf_counter()
-        telling = self._comm.all_gather(told, agreed=True, wait=False)
-        if self._buckets:
-            self._send()
-        said = telling.wait()
+        telling.wait()
         idle = time.perf_counter() - arrival
-        for pending in self._sums:
+        for pending in self._under_way:
             pending.wait()
-        self._give(said[:, 9:].any(0).tolist())
+        said = self._telling.whole
+        if self._together:
+            self._add(said)
+        self._give(said[:, self._flags].amax(0).tolist() if self._parameters else [])
         counts = said[:, :8].contiguous().view(torch.int64)[:, 0].tolist()
         return Totals(tuple(counts), bool(said[:, 8].any()), idle)
 
@@ -139,7 +161,26 @@ class Buckets:
         for hook in self._hooks:
             hook.remove()
 
-    def _hook(self, number: int) -> Any:
+    def _lay(self, groups: list[list[int]], sizes: list[int], start: int) -> None:
+        """Say where each gradient lies: in memory of its bucket, or in the small message."""
+        self._buckets: list[_Bucket] = []
+        self._home: list[tuple[int, torch.Tensor]] = [(0, self._told)] * len(self._parameters)
+        for place, (numbers, size) in enumerate(zip(groups, sizes, strict=True)):
+            first = self._parameters[numbers[0]]
+            span = slice(start, start + size)
+            start += -(-size // _HEAD) * _HEAD
+            if self._together:
+                flat = self._told[span].view(first.dtype)
+            else:
+                flat = torch.zeros(
+                    size // first.element_size(), dtype=first.dtype, device=first.device
+                )
+            self._buckets.append(_Bucket(flat, span, tuple(numbers)))
+            pieces = flat.split([self._parameters[number].numel() for number in numbers])
+            for number, piece in zip(numbers, pieces, strict=True):
+                self._home[number] = (place, piece.view(self._parameters[number].shape))
+
+    def _hook(self, number: int) -> Callable[[torch.Tensor], None]:
         place, view = self._home[number]
 
         def take(value: torch.Tensor) -> None:
@@ -170,25 +211,24 @@ class Buckets:
                 "inside backward (torch.utils.checkpoint with use_reentrant=True) needs "
                 "DataParallel(overlap=False), or use_reentrant=False"
             )
-        # Not the last one: finish sends it, after the small message.
-        while len(self._sums) < len(self._buckets) - 1 and self._waiting[len(self._sums)] == 0:
+        while len(self._under_way) < len(self._sums) - 1:  # the last one waits for finish
+            if self._waiting[len(self._under_way)]:
+                return
             self._send()
 
     def _send(self) -> None:
         """Start the sum of the next bucket."""
-        bucket = self._buckets[len(self._sums)]
+        place = len(self._under_way)
+        self._ready(self._buckets[place])
+        with self._comm.phase("gradients"):
+            self._under_way.append(self._sums[place].start())
+
+    def _ready(self, bucket: _Bucket) -> None:
+        """Zeros for what was not used here; refuse what is not finite."""
         for number in bucket.numbers:
             if not self._used[number]:
                 self._home[number][1].zero_()
-        self._check(bucket)
-        with self._comm.phase("gradients"):
-            self._sums.append(
-                self._comm.all_reduce(bucket.flat, out=bucket.flat, agreed=True, wait=False)
-            )
-
-    def _check(self, bucket: _Bucket) -> None:
-        # One pass over memory; only where it looks bad is it looked at closely.
-        if bucket.finite():
+        if bucket.finite():  # one pass over memory; only where it looks bad a closer look
             return
         for number in bucket.numbers:
             if not bool(torch.isfinite(self._home[number][1]).all()):
@@ -197,55 +237,40 @@ class Buckets:
                     f"{self._comm.rank} at step {self._step}"
                 )
 
-    def _give(self, used: list[bool]) -> None:
+    def _add(self, said: torch.Tensor) -> None:
+        """Sum what came with the small messages."""
+        for bucket in self._buckets:
+            rows = [row[bucket.span].view(bucket.flat.dtype) for row in said]
+            bucket.flat.copy_(reduce_in_order(rows, "sum"))
+
+    def _give(self, used: list[int]) -> None:
         for number, value in enumerate(self._parameters):
             value.grad = self._home[number][1] if used[number] else None
-
-    def _compare(self) -> None:
-        """See once that all ranks have the same buckets: later nothing is compared."""
-        learned = zip(self._names, self._parameters, strict=True)
-        text = repr([(n, tuple(p.shape), p.dtype) for n, p in learned])
-        mine = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
-        for rank, theirs in enumerate(self._comm.all_gather_v(mine)):
-            if not torch.equal(mine, theirs):
-                raise ValueError(
-                    f"rank {self._comm.rank} and rank {rank} have models with other parameters: "
-                    "task.model() must make the same everywhere"
-                )
 
 
 @dataclass(frozen=True)
 class _Bucket:
     flat: torch.Tensor
+    span: slice  # of its bytes in the small message
     numbers: tuple[int, ...]  # of its parameters
 
     def finite(self) -> bool:
         wide = torch.float32 if self.flat.element_size() < 4 else self.flat.dtype
-        return bool(torch.isfinite(self.flat.sum(dtype=wide)))
+        total = self.flat.sum(dtype=wide).item()
+        return cmath.isfinite(total)
 
 
-def _filled(
-    parameters: list[nn.Parameter], megabytes: float
-) -> tuple[list[_Bucket], list[tuple[int, torch.Tensor]]]:
-    """Buckets from the last parameter to the first, and where each parameter's gradient lies."""
+def _groups(parameters: list[nn.Parameter], megabytes: float) -> list[list[int]]:
+    """Which parameters share a bucket, from the last to the first; each bucket of one dtype."""
     groups: list[list[int]] = []
     filling: dict[torch.dtype, tuple[list[int], float]] = {}  # and the room that is left
     for number in reversed(range(len(parameters))):
         value = parameters[number]
-        size = value.numel() * value.element_size() / 2**20
+        size = value.nbytes / 2**20
         group, room = filling.get(value.dtype, ([], 0.0))
         if not group or size > room:
             group, room = [], megabytes
             groups.append(group)
         group.append(number)
         filling[value.dtype] = (group, room - size)
-    buckets = []
-    home: dict[int, tuple[int, torch.Tensor]] = {}
-    for place, numbers in enumerate(groups):
-        first = parameters[numbers[0]]
-        sizes = [parameters[number].numel() for number in numbers]
-        flat = torch.zeros(sum(sizes), dtype=first.dtype, device=first.device)
-        for number, piece in zip(numbers, torch.split(flat, sizes), strict=True):
-            home[number] = (place, piece.view(parameters[number].shape))
-        buckets.append(_Bucket(flat, tuple(numbers)))
-    return buckets, [home[number] for number in range(len(parameters))]
+    return groups

@@ -108,7 +108,13 @@ class Replica:
             value.grad = None
 
     def backward(
-        self, ids: torch.Tensor, *, step: int, micro: int, item: int | None = None
+        self,
+        ids: torch.Tensor,
+        *,
+        step: int,
+        micro: int,
+        item: int | None = None,
+        weight: float = 1.0,
     ) -> tuple[float, int]:
         """Add the gradient of the sum of some samples' losses to ``.grad``.
 
@@ -120,6 +126,9 @@ class Replica:
             What randomness inside the model is drawn from, together with the seed and
         item : int, optional
             the shard, or by default this rank.
+        weight : float
+            Of the gradient. Who knows beforehand how many samples all ranks will use may divide
+            here, which saves a pass over all gradients.
 
         Returns
         -------
@@ -146,7 +155,8 @@ class Replica:
                     f"the loss is {total} on rank {self.rank} at step {step} (micro-batch {micro})"
                 )
             if self.parameters:
-                losses.sum().backward()
+                total_loss = losses.sum()
+                (total_loss if weight == 1 else total_loss * weight).backward()
         self._slow(step, micro, time.perf_counter() - start)
         return total, len(ids)
 
@@ -179,14 +189,14 @@ class Replica:
         for (_, value), piece, one in zip(self.parameters, self._cut(flat), have, strict=True):
             value.grad = piece.to(value.dtype, copy=True) if one else None
 
-    def update(self, samples: int, *, share: float = 1.0, scheduled: bool = True) -> None:
+    def update(self, samples: float, *, share: float = 1.0, scheduled: bool = True) -> None:
         """Make one step of optimizer and schedule with the gradients that are there.
 
         Parameters
         ----------
-        samples : int
-            What the gradients are divided by: samples really used, of all ranks. With none there
-            is no update.
+        samples : float
+            What the gradients are divided by: samples really used, of all ranks, or 1 where that
+            was done. With none there is no update.
         share : float
             Part of a whole step that the gradients stand for: the task's penalty counts as much.
         scheduled : bool
@@ -194,7 +204,7 @@ class Replica:
         """
         if samples:
             grads = [value.grad for _, value in self.parameters if value.grad is not None]
-            if grads:
+            if grads and samples != 1:
                 torch._foreach_div_(grads, float(samples))
             self._penalise(share)
             self.optimizer.step()

@@ -67,8 +67,10 @@ def test_equal_to_one_process(cluster_of: Any, model: str, workers: int) -> None
         runs.append((task, settings, {"megabytes": 1e-4} if number % 2 else {}))
         wants.append(trained(task, STEPS, seed=number, accumulate=accumulate))
     by_rank = cluster_of(workers).run(many, runs)
+    # Adam divides by what is near 0 where batch norm leaves little to learn: rounding grows.
+    tolerance = 1e-10 if model == "batch norm" else 1e-12
     for number, want in enumerate(wants):
-        check([of[number] for of in by_rank], want, 1e-12)
+        check([of[number] for of in by_rank], want, tolerance)
 
 
 @pytest.mark.parametrize("optimizer", cases.OPTIMIZERS)

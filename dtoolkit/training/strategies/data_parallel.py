@@ -77,18 +77,20 @@ class DataParallel(Strategy):
         """See :meth:`Strategy.step`."""
         start = time.perf_counter()
         shares = replica.sampler.share(step, replica.rank)
+        # All that is planned is used. What is compressed stays a sum: what it owes is of sums too.
+        planned = 1 if self._stream is not None else replica.sampler.planned(step)
         self._begin(replica, step)
         loss, samples = 0.0, 0
         for micro, ids in enumerate(shares):
             if self._buckets is not None and self.overlap and micro == len(shares) - 1:
                 self._buckets.arm()
-            one, count = replica.backward(ids, step=step, micro=micro)
+            one, count = replica.backward(ids, step=step, micro=micro, weight=1 / planned)
             loss, samples = loss + one, samples + count
         if self._buckets is None or self._stream is not None:  # buckets look by themselves
             check_gradients(replica, step)
         compute = time.perf_counter() - start
         counts, idle = self._sum(replica, step, samples)
-        replica.update(sum(counts))
+        replica.update(sum(counts) / planned)
         return StepReport(loss, samples, sum(map(len, shares)), compute, idle)
 
     def finish(self, replica: Replica) -> None:

@@ -1,0 +1,190 @@
+"""Operations on the same tensors again and again: prepared once, then started with little work.
+
+What :class:`~dtoolkit.comm.communicator.Communicator` does anew in each call (views of the pieces,
+room for what comes, a comparison of what the ranks are about to do) is done once. Each start is a
+few messages, in the background, and leaves its event in the trace.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+import torch
+
+from dtoolkit.comm.exchange import USER_TAGS, Tensors, flat
+from dtoolkit.comm.messages import DTYPES
+from dtoolkit.comm.pending import Pending, Staged
+from dtoolkit.comm.reduction import reduce_into
+from dtoolkit.errors import MessageMismatch
+
+if TYPE_CHECKING:
+    from dtoolkit.comm.communicator import Communicator
+
+__all__ = ["StandingGather", "StandingSum"]
+
+
+class _Standing(ABC):
+    """An operation that waits to be started.
+
+    All ranks make it together and start it in the same order as their other calls; a start must
+    have ended before the next one of the same operation.
+    """
+
+    operation: str
+
+    def __init__(self, comm: Communicator) -> None:
+        self._comm = comm
+
+    def start(self) -> Pending:
+        """Start it; ``wait()`` on what is returned ends it."""
+        comm = self._comm
+        began, phase = time.perf_counter(), comm._recorder.phase
+        comm._sequence += 1
+        tag = 2 * (comm._sequence % (USER_TAGS // 2))
+        two = self._has_second
+
+        def following() -> Pending:
+            return self._send(*self._second(), tag + 1)
+
+        def finish() -> None:
+            comm._record(self.operation, phase, began, call.ended, dict(self._sent), self._received)
+
+        in_order = comm._transport.in_order
+        call = Staged(
+            self._send(*self._first(), tag),
+            following if two else None,
+            finish,
+            background=not in_order,
+        )
+        if two and in_order:
+            call.wait()
+        comm._awaited(call, False)
+        return call
+
+    def _count(self, *stages: tuple[Tensors, Tensors]) -> None:
+        """Bytes that a start sends to each rank, and receives."""
+        self._sent = {
+            peer: sum(_size(sends[peer]) for sends, _ in stages)
+            for peer in range(self._comm.size)
+            if peer != self._comm.rank
+        }
+        self._received = sum(_size(one) for _, receives in stages for one in receives)
+
+    def _others(self, tensors: list[torch.Tensor]) -> list[torch.Tensor | None]:
+        """As bytes, without this rank's own."""
+        rank = self._comm.rank
+        return [None if p == rank else flat(t).view(torch.uint8) for p, t in enumerate(tensors)]
+
+    def _send(self, sends: Tensors, receives: Tensors, tag: int) -> Pending:
+        if self._comm.size == 1:
+            pending = Pending(self._comm._transport.interrupt)
+            pending.complete()
+            return pending
+        return self._comm._transport.exchange(sends, receives, tag)
+
+    @property
+    def _has_second(self) -> bool:
+        return False
+
+    @abstractmethod
+    def _first(self) -> tuple[Tensors, Tensors]:
+        """What each rank gets, and what to fill."""
+
+    def _second(self) -> tuple[Tensors, Tensors]:
+        raise NotImplementedError
+
+
+class StandingSum(_Standing):
+    """The sum of a tensor over all ranks, in rank order, put in its place.
+
+    The same as ``comm.all_reduce(tensor, out=tensor)``: the same bits and bytes.
+
+    Parameters
+    ----------
+    comm : Communicator
+    tensor : torch.Tensor
+        Contiguous; the same size and dtype on all ranks, which are compared here, once.
+
+    Raises
+    ------
+    ValueError
+        The tensor is not contiguous.
+    MessageMismatch
+        Ranks have tensors of another size or dtype.
+    """
+
+    operation = "all_reduce"
+
+    def __init__(self, comm: Communicator, tensor: torch.Tensor) -> None:
+        super().__init__(comm)
+        _check(comm, tensor)
+        pieces = list(torch.tensor_split(flat(tensor.detach()), comm.size))
+        own = pieces[comm.rank]
+        # What the others send of this rank's share; its own part lies where the sum will.
+        self._rows = [own if p == comm.rank else torch.empty_like(own) for p in range(comm.size)]
+        self._spread = self._others(pieces), self._others(self._rows)
+        self._gather = self._others([own] * comm.size), self._others(pieces)
+        self._count(self._spread, self._gather)
+
+    @property
+    def _has_second(self) -> bool:
+        return True
+
+    def _first(self) -> tuple[Tensors, Tensors]:
+        return self._spread
+
+    def _second(self) -> tuple[Tensors, Tensors]:
+        reduce_into(self._rows, self._comm.rank, "sum")
+        return self._gather
+
+
+class StandingGather(_Standing):
+    """The tensors of all ranks on every rank.
+
+    Parameters
+    ----------
+    comm : Communicator
+    tensor : torch.Tensor
+        As of :class:`StandingSum`; read at every start.
+
+    Attributes
+    ----------
+    whole : torch.Tensor
+        Shape ``(size, *tensor.shape)``, in rank order; filled by every start.
+    """
+
+    operation = "all_gather"
+
+    def __init__(self, comm: Communicator, tensor: torch.Tensor) -> None:
+        super().__init__(comm)
+        _check(comm, tensor)
+        self._tensor = tensor.detach()
+        self.whole = tensor.new_empty((comm.size, *tensor.shape))
+        self._own = self.whole[comm.rank]
+        self._spread = self._others([self._tensor] * comm.size), self._others(list(self.whole))
+        self._count(self._spread)
+
+    def _first(self) -> tuple[Tensors, Tensors]:
+        self._own.copy_(self._tensor)
+        return self._spread
+
+
+def _check(comm: Communicator, tensor: torch.Tensor) -> None:
+    if not tensor.is_contiguous():
+        raise ValueError(
+            f"tensor must be contiguous; it has shape {tuple(tensor.shape)} and strides "
+            f"{tensor.stride()}"
+        )
+    mine = torch.tensor([DTYPES.index(tensor.dtype), tensor.numel()])
+    for peer, (dtype, numel) in enumerate(comm.all_gather(mine).tolist()):
+        if (dtype, numel) != tuple(mine.tolist()):
+            raise MessageMismatch(
+                f"rank {comm.ranks[comm.rank]} has {tensor.numel()} elements of {tensor.dtype} and "
+                f"rank {comm.ranks[peer]} has {numel} of {DTYPES[dtype]}"
+            )
+
+
+def _size(tensor: torch.Tensor | None) -> int:
+    return 0 if tensor is None else tensor.numel()
