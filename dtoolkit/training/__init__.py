@@ -1,6 +1,6 @@
 """Training over workers: one trainer, many strategies, samples weighted as they were used."""
 
-from dtoolkit.training import tasks
+from dtoolkit.training import compression, dropcompute, strategies, tasks
 from dtoolkit.training.checkpoint import Checkpoint
 from dtoolkit.training.replica import Replica
 from dtoolkit.training.run import Run
@@ -25,6 +25,9 @@ __all__ = [
     "Strategy",
     "Task",
     "Training",
+    "compression",
+    "dropcompute",
+    "strategies",
     "submit_training",
     "tasks",
     "train",
