@@ -12,7 +12,8 @@ import torch
 
 import dtoolkit as dt
 from dtoolkit.errors import RankError
-from dtoolkit.training import Task
+from dtoolkit.training import Task, tasks
+from dtoolkit.training.oscars import simulate
 from dtoolkit.training.strategies import Oscars
 from tests.training import cases
 from tests.training.reference import trained
@@ -172,3 +173,30 @@ def test_what_makes_no_sense_is_refused(cluster2: dt.Cluster) -> None:
         Oscars(optimizer_state="none")
     with pytest.raises((RankError, ValueError), match="times: 3 for 2 workers"):
         dt.train(cluster2, task(), Oscars([1, 2, 3]), steps=2)
+
+
+@pytest.mark.slow
+def test_unequal_speeds_pay(cluster4: dt.Cluster) -> None:
+    """Speeds 8, 4, 2, 1 on digits: the accuracy of lock step for fewer bytes, above that of async.
+
+    Rounds and lock step run on modelled clocks, where both take as long as the slowest worker;
+    asynchronous workers really sleep.
+    """
+    digits = tasks.digits(optimizer=partial(torch.optim.SGD, lr=0.5, momentum=0.9))
+    go = partial(dt.train, cluster4, digits, seed=0, evaluate_every=4)
+    slow = [dt.faults.Slow(rank=rank, seconds=0.003 * 2**rank) for rank in range(4)]
+    lock_step = go("data-parallel", steps=48)
+    rounds = go(Oscars([1, 2, 4, 8]), steps=16)
+    free = go("parameter-server-async", steps=48, faults=slow)
+    reached = [
+        run.history["test_accuracy"].dropna().pipe(lambda a: a[a >= 0.94]).index[0] + 1
+        for run in (lock_step, rounds)
+    ]
+    assert reached[1] <= reached[0] / 2, reached  # in time, and in bytes:
+    sent = [run.trace.total / run.state.step for run in (lock_step, rounds)]
+    assert sent[1] < 1.1 * sent[0]
+    used = [run.by_worker()["samples"].sum() for run in (lock_step, rounds, free)]
+    assert used[1] < 1.1 * used[2]
+    best = [run.history["test_accuracy"].dropna().iloc[-1] for run in (rounds, free)]
+    assert best[0] > best[1] + 0.01, best
+    assert simulate([1, 2, 4, 8], rounds=5).utilisation > 1.5 * (15 / 32)
