@@ -47,11 +47,13 @@ def local_step(replica: Replica, step: int, *, scheduled: bool = True) -> LocalS
     """
     start = time.perf_counter()
     loss, samples = 0.0, 0
-    for micro, ids in enumerate(replica.sampler.share(step, replica.rank)):
-        one, count = replica.backward(ids, step=step, micro=micro)
+    shares = replica.sampler.share(step, replica.rank)
+    planned = sum(map(len, shares))
+    for micro, ids in enumerate(shares):
+        one, count = replica.backward(ids, step=step, micro=micro, weight=1 / max(planned, 1))
         loss, samples = loss + one, samples + count
     check_gradients(replica, step)
-    replica.update(samples, scheduled=scheduled)
+    replica.update(min(samples, 1), scheduled=scheduled)  # divided already
     if scheduled and not samples:
         step_schedule(replica)
     return LocalStep(loss, samples, time.perf_counter() - start)

@@ -13,7 +13,7 @@ import dtoolkit as dt
 from dtoolkit.training import mixing
 from dtoolkit.training.averaging import average
 from dtoolkit.training.compression import RandomK, Sign, TopK
-from dtoolkit.training.strategies import STRATEGIES, Gossip, GossipPairs
+from dtoolkit.training.strategies import STRATEGIES, Gossip, GossipPairs, LocalSGD
 from tests.training import by_hand, cases
 from tests.training.reference import trained
 
@@ -209,6 +209,9 @@ def test_compression_keeps_the_mean(cluster4):
 
 
 def test_settings_are_checked(cluster1):
+    assert repr(Gossip("complete")) == "Gossip(graph='complete', consensus=None)"
+    assert repr(GossipPairs(consensus=0.3)) == "GossipPairs(consensus=0.3)"
+    assert all(one.cite() for one in (Gossip(), GossipPairs(), LocalSGD()))
     assert {"gossip", "gossip-pairs", "local-sgd"} <= set(STRATEGIES)
     with pytest.raises(ValueError, match="'gossip-pairs'"):
         Gossip("pairs")

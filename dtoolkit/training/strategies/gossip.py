@@ -68,6 +68,7 @@ class Gossip(Strategy):
     name: ClassVar[str] = "gossip"
     batch_norm: ClassVar[str] = "local"
     replicated: ClassVar[bool] = False
+    graph: str
     promise: ClassVar[Promise] = Promise(
         trajectory="one process where all are neighbours, with plain SGD, to rounding",
         resume="bit-equal",
@@ -168,10 +169,6 @@ class Gossip(Strategy):
             "optimization and gossip algorithms with compressed communication, ICML 2019"
         )
 
-    def __repr__(self) -> str:
-        pace = "" if self.consensus is None else f", consensus={self.consensus}"
-        return f"{type(self).__name__}({self.graph!r}{pace})"
-
     def summary(self) -> dict[str, Any]:
         """See :meth:`Strategy.summary`."""
         matrix = self._matrix(self._replica, 0)
@@ -219,6 +216,7 @@ class GossipPairs(Gossip):
     """
 
     name: ClassVar[str] = "gossip-pairs"
+    graph = "pairs"
     promise: ClassVar[Promise] = Promise(
         trajectory="one process with two workers and plain SGD, to rounding",
         resume="bit-equal",
@@ -226,7 +224,6 @@ class GossipPairs(Gossip):
     )
 
     def __init__(self, *, consensus: float | None = None) -> None:
-        self.graph = "pairs"
         self.consensus = _checked(consensus)
 
     def cite(self) -> str:
@@ -235,9 +232,6 @@ class GossipPairs(Gossip):
             "S. Boyd, A. Ghosh, B. Prabhakar and D. Shah, Randomized gossip algorithms, IEEE "
             f"Transactions on Information Theory 2006; {super().cite()}"
         )
-
-    def __repr__(self) -> str:
-        return f"GossipPairs({'' if self.consensus is None else f'consensus={self.consensus}'})"
 
     def summary(self) -> dict[str, Any]:
         """See :meth:`Strategy.summary`."""

@@ -151,11 +151,6 @@ class LocalSGD(Strategy):
             "decentralized data, AISTATS 2017"
         )
 
-    def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}({self.local_steps}, optimizer_state={self.optimizer_state!r})"
-        )
-
     def summary(self) -> dict[str, Any]:
         """See :meth:`Strategy.summary`."""
         return {"local steps": self.local_steps, "rounds": self._rounds}
