@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Coroutine
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,8 @@ class View:
     def workers(self) -> list[Member]:
         """The workers by rank, as the next launch would take them."""
         self._check_open()
-        return list(self._gang.ask(self._gang.roster.muster(time.perf_counter() + MUSTER), 60.0))
+        work = self._gang.roster.muster(time.perf_counter() + MUSTER)
+        return list(self._asked(work, "a look at the workers"))
 
     @property
     def size(self) -> int:
@@ -98,15 +100,18 @@ class View:
             return list(await asyncio.gather(*calls))
 
         self._check_open()
+        answers: list[Any] = self._asked(ask(), f"a question ({method})")
+        return answers
+
+    def _asked(self, work: Coroutine[Any, Any, Any], operation: str) -> Any:
         try:
-            answers: list[Any] = self._gang.ask(ask(), 60.0)
+            return self._gang.ask(work, 60.0)
         except WorkerGoneError as gone:
             raise WorkerLost(
                 ranks=[self._gang.roster.rank_of(gone.address)],
                 addresses=[gone.address],
-                operation=f"a question ({method})",
+                operation=operation,
             ) from gone
-        return answers
 
     def _check_open(self) -> None:
         if self._gang.closed:

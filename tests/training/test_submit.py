@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from distributed import Client, LocalCluster
 
 import dtoolkit as dt
-from dtoolkit.errors import LaunchCancelled, LaunchTimeout, WorkerLost
-from dtoolkit.training import StepReport
+from dtoolkit.errors import LaunchCancelled, LaunchTimeout, RankError, WorkerLost
+from dtoolkit.training import RunState, StepReport
 from dtoolkit.training.records import FIELDS, Records
 from dtoolkit.training.strategies import DataParallel
 from tests.training.toys import toy
@@ -223,3 +224,23 @@ def test_ten_thousand_steps() -> None:
     frame = records.frame()
     assert records.done == len(frame) == 10_000
     assert frame["samples"].tolist() == [4 * (step % 7 + 1) for step in range(10_000)]
+
+
+def test_on_somebody_elses_workers(tmp_path: Path) -> None:
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as dask,
+        Client(dask, set_as_default=False) as client,
+    ):
+        client.wait_for_workers(2, timeout=60)
+        client.run(lambda: bool(__import__("dtoolkit.training")))  # may take long on a busy machine
+        with dt.Cluster(client=client, timeout=100) as cluster:
+            training = dt.submit_training(
+                cluster, toy(), steps=10**6, seed=3, checkpoint=tmp_path / "run"
+            )
+            until(lambda: training.step > 2, 60)
+            training.stop()
+            run = training.result(60)
+            assert run.stopped
+            assert RunState.load(tmp_path / "run").digest() == run.state.digest()
+            with pytest.raises(RankError, match="there is no folder"):
+                dt.train(cluster, toy(), steps=2, checkpoint=tmp_path / "no" / "run")
