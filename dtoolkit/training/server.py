@@ -3,9 +3,9 @@
 It runs in the thread of a :class:`~dtoolkit.training.service.Service` on rank 0 and does what
 :mod:`dtoolkit.training.serving_rule` says. The optimizer is its own; workers only compute.
 
-A push is the gradient of the *sum* of a worker's losses, and counts by the batch that its samples
-are a share of: pushes of a whole batch's shares, in whatever order, move the model about as far as
-one synchronous step (exactly so far where they are applied together).
+A push is the gradient of the sum of a worker's losses, divided by the samples of the whole batch
+that its own are a share of: pushes of a whole batch's shares, in whatever order, move the model
+about as far as one synchronous step (exactly so far where they are applied together).
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ __all__ = ["DISMISS", "GRANT", "NOTED", "OPEN", "PUSH", "STOP", "Server"]
 
 OPEN, STOP, PUSH = 0, 1, 2
 """What is asked: more pushes (numbers: how many); no more pushes; to take a push (numbers: samples,
-samples of the batch, count of the worker's steps; tensors: gradient, empty for zeros, which
-parameters are used, buffers)."""
+samples of the batch, count of the worker's steps; tensors: gradient, empty for zeros, compressed
+where there is a stream and not divided then; which parameters are used; buffers)."""
 
 NOTED, GRANT, DISMISS = 3, 4, 5
 """What is answered: done (numbers: ranks that compute now); the model and another push; the model,
@@ -112,6 +112,7 @@ class Server:
         if self._stream is not None:
             where = elements(self._replica.parameters, used)
             data = self._stream.decode(data, self._like, step=count, item=source, where=where)
+            data = data / planned
         device = self._replica.device
         names = kept_buffers(self._replica.model)
         return _Push(
@@ -143,17 +144,23 @@ class Server:
             self._told[rank] = (behind, now - push.came)
             self.staleness = max(self.staleness, behind)
         replica, share = self._replica, _share(pushes)
-        total, planned = _summed(pushes)
         if share:
             used = torch.stack([push.used for push in pushes]).any(0)
-            replica.load_gradients(total, used)
-            replica.update(planned, share=share, scheduled=False)
+            replica.load_gradients(self._sum(pushes), used)
+            replica.update(1, share=share, scheduled=False)
             self._pool(pushes, share)
         before, self._applied = self._applied, self._applied + len(pushes)
         if replica.schedule is not None:
             # As often as synchronous training would have stepped it after as many pushes.
             for _ in range(self._applied // len(self.members) - before // len(self.members)):
                 replica.schedule.step()
+
+    def _sum(self, pushes: list[_Push]) -> torch.Tensor:
+        total: torch.Tensor | None = None
+        for push in pushes:
+            if push.flat.numel():
+                total = push.flat.clone() if total is None else total.add_(push.flat)
+        return torch.zeros_like(self._like) if total is None else total
 
     def _pool(self, pushes: list[_Push], share: float) -> None:
         """Pool the buffers of workers, and the server's for what is missing of a whole batch."""
@@ -174,18 +181,3 @@ def _share(pushes: list[_Push]) -> float:
     for push in pushes:
         parts[push.planned] = parts.get(push.planned, 0) + push.samples
     return sum(samples / planned for planned, samples in parts.items())
-
-
-def _summed(pushes: list[_Push]) -> tuple[torch.Tensor, int]:
-    """Sum of gradients, and what to divide it by: the batch that the first is a share of.
-
-    Those of a batch of another size (the last of an epoch) are brought to that one first.
-    """
-    planned = pushes[0].planned
-    total: torch.Tensor | None = None
-    for push in pushes:
-        if push.flat.numel():
-            same = push.planned == planned
-            part = push.flat if same else push.flat * (planned / push.planned)
-            total = part.clone() if total is None else total.add_(part)
-    return pushes[0].flat if total is None else total, planned

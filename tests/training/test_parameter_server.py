@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -13,7 +15,7 @@ import pytest
 import torch
 
 import dtoolkit as dt
-from dtoolkit.errors import RankError
+from dtoolkit.errors import LaunchCancelled, RankError, WorkerLost
 from dtoolkit.training import Settings, Task
 from dtoolkit.training.loop import Ended, Job, learn
 from dtoolkit.training.strategies import (
@@ -224,6 +226,32 @@ def test_an_error_of_a_worker_ends_all(cluster4: dt.Cluster) -> None:
     assert time.perf_counter() - start < 10
     assert dt.train(cluster4, cases.task(), "bounded-staleness", steps=2).state.step == 2
     assert cluster4.run(services) == [0] * 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["parameter-server", "parameter-server-async", "oscars"])
+def test_a_killed_worker_ends_all(strategy: str) -> None:
+    """The host of the server, and another one; and the next run finds nothing of the last."""
+    slow = [dt.faults.Slow(seconds=0.005)]
+    with dt.Cluster(workers=3, device="cpu", timeout=60) as cluster:
+        for rank in (0, 2):
+            training = dt.submit_training(cluster, cases.task(), strategy, steps=3000, faults=slow)
+            while training.step < 3:
+                time.sleep(0.01)
+            start = time.perf_counter()
+            os.kill(cluster.pids[rank], signal.SIGKILL)
+            with pytest.raises(WorkerLost):
+                training.result(20)
+            assert time.perf_counter() - start < 3
+            assert cluster.run(services, timeout=60) == [0] * 3
+            assert dt.train(cluster, cases.task(), strategy, steps=2).state.step == 2
+        training = dt.submit_training(cluster, cases.task(), strategy, steps=3000, faults=slow)
+        while training.step < 3:
+            time.sleep(0.01)
+        training.cancel()
+        with pytest.raises(LaunchCancelled):
+            training.result(20)
+        assert cluster.run(services, timeout=60) == [0] * 3
 
 
 def services(ctx: Any) -> int:

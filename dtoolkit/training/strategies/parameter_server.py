@@ -131,9 +131,11 @@ class ParameterServer(Strategy):
             return None
         worker, start = self._worker, time.perf_counter()
         worker.zero_grad()
-        loss, samples = 0.0, 0
+        loss, samples, planned = 0.0, 0, worker.sampler.planned(step)
+        # What is compressed stays a sum: what it owes is of sums too.
+        weight = 1.0 if self._stream is not None else 1 / planned
         for micro, ids in enumerate(worker.sampler.share(step, worker.rank)):
-            one, count = worker.backward(ids, step=step, micro=micro)
+            one, count = worker.backward(ids, step=step, micro=micro, weight=weight)
             loss, samples = loss + one, samples + count
         check_gradients(worker, step)
         flat, used = worker.gradients()
@@ -143,7 +145,6 @@ class ParameterServer(Strategy):
             flat = self._stream.encode(flat, step=step, item=worker.rank, where=where)
         elif not samples:
             flat = flat[:0]  # stands for zeros
-        planned = worker.sampler.planned(step)
         numbers = (float(samples), float(planned), float(step))
         buffers = kept_buffers(worker.model).values()
         reply = self._ask(Message(PUSH, numbers, (flat, used, *buffers)))
