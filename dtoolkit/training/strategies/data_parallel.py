@@ -77,8 +77,7 @@ class DataParallel(Strategy):
         """See :meth:`Strategy.step`."""
         start = time.perf_counter()
         shares = replica.sampler.share(step, replica.rank)
-        # All that is planned is used. What is compressed stays a sum: what it owes is of sums too.
-        planned = 1 if self._stream is not None else replica.sampler.planned(step)
+        planned = self._divisor(replica, step)  # and all of it is used
         self._begin(replica, step)
         loss, samples = 0.0, 0
         for micro, ids in enumerate(shares):
@@ -86,8 +85,6 @@ class DataParallel(Strategy):
                 self._buckets.arm()
             one, count = replica.backward(ids, step=step, micro=micro, weight=1 / planned)
             loss, samples = loss + one, samples + count
-        if self._buckets is None or self._stream is not None:  # buckets look by themselves
-            check_gradients(replica, step)
         compute = time.perf_counter() - start
         counts, idle = self._sum(replica, step, samples)
         replica.update(sum(counts) / planned)
@@ -107,6 +104,11 @@ class DataParallel(Strategy):
         if self._stream is not None:
             self._stream.restore(own, *self._size)
 
+    def _divisor(self, replica: Replica, step: int) -> int:
+        """What gradients are divided by before they are sent."""
+        # What is compressed stays a sum: what it owes is of sums too.
+        return 1 if self._stream is not None else replica.sampler.planned(step)
+
     def _begin(self, replica: Replica, step: int) -> None:
         """Forget the gradients of the step before."""
         replica.zero_grad()
@@ -115,6 +117,8 @@ class DataParallel(Strategy):
 
     def _sum(self, replica: Replica, step: int, samples: int) -> tuple[tuple[int, ...], float]:
         """Sum gradients over ranks; samples that each has used, and seconds of waiting here."""
+        if self._buckets is None or self._stream is not None:  # buckets look by themselves
+            check_gradients(replica, step)
         counts: tuple[int, ...] = (samples,)
         idle = 0.0
         if self._buckets is not None:

@@ -124,18 +124,20 @@ class DropCompute(DataParallel):
     def step(self, replica: Replica, step: int) -> StepReport:
         """See :meth:`Strategy.step`."""
         began = time.perf_counter()
-        shares = self._shares(replica, step)
+        shares, divisor = self._shares(replica, step), self._divisor(replica, step)
         self._begin(replica, step)
         loss, samples, ends = 0.0, 0, [0.0]
         for micro, ids in enumerate(shares):
-            one, count = replica.backward(ids, step=step, micro=micro)
+            one, count = replica.backward(ids, step=step, micro=micro, weight=1 / divisor)
             loss, samples = loss + one, samples + count
+            if replica.device.type == "cuda":  # backward is only on its way
+                torch.cuda.synchronize(replica.device)
             ends.append(time.perf_counter() - began)
             if self.over(ends[-1], step=step, rank=replica.rank, micro=micro):
                 break
         counts, idle = self._sum(replica, step, samples)
         used, planned = sum(counts), replica.sampler.planned(step)
-        replica.update(used if self.average == "used" else planned)
+        replica.update((used if self.average == "used" else planned) / divisor)
         self._used, self._planned = self._used + used, self._planned + planned
         if self.threshold is None and self._chosen is None:
             self._measure(replica, ends, time.perf_counter() - began)
