@@ -71,9 +71,7 @@ class Layer:
 
     def _ranked(self, what: str, values: torch.Tensor) -> torch.Tensor:
         if bool(values.isnan().any()):
-            raise ValueError(
-                f"{self.name!r}: its {what} hold NaN, and masks cannot be chosen by them"
-            )
+            raise ValueError(f"{self.name!r}: NaN in its {what}, masks cannot be chosen by that")
         return values
 
 

@@ -54,7 +54,7 @@ class SNIP(Static):
         """Densities by sensitivity; layers that are dense, or empty, on purpose stay so."""
         result = {layer.name: layer.density for layer in layers}
         rest = [layer for layer in layers if 0 < layer.density < 1]
-        budget = sum(round(layer.density * layer.weight.numel()) for layer in rest)
+        budget = round(sum(layer.density * layer.weight.numel() for layer in rest))
         while rest:
             counts = dict(zip((layer.name for layer in rest), _counts(rest, budget), strict=True))
             limits = {r.name: int(r.structure.limit * r.weight.numel()) for r in rest}

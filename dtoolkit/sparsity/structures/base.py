@@ -93,7 +93,7 @@ class Structure(ABC):
         peak = wide.abs().amax() if wide.numel() else wide.new_ones(())
         scale = torch.where((peak > 0) & peak.isfinite(), peak, torch.ones_like(peak))
         squares = self.fold(wide / scale).square().sum(-1)
-        return (squares / members.clamp(min=1)).sqrt()
+        return (squares / members.clamp(min=1)).sqrt() * scale
 
     def gather(self, mask: torch.Tensor) -> torch.Tensor:
         """Units with a live element: bool tensor, one entry a unit."""
