@@ -249,13 +249,13 @@ def test_resume_is_bit_equal_where_the_same_is_dropped(cluster2: Any, stop: int)
 def test_what_was_measured_and_chosen_goes_on(cluster2: Any) -> None:
     task = cases.task(batch=23)
     strategy = DropCompute(warmup=3)
-    options = {"seed": 1, "accumulate": PIECES, "faults": [Slow(0, seconds=0.01)]}
+    options = {"seed": 1, "accumulate": PIECES, "faults": [Slow(0, seconds=0.02)]}
     one = train(cluster2, task, strategy, steps=3, **options)
     assert one.summary["threshold"] == math.inf
     assert all(len(rows) == 2 for own in one.state.own for rows in own.values())
     two = train(cluster2, task, strategy, steps=5, resume=one, **options)
     threshold = two.summary["threshold"]
-    assert threshold < 0.06  # one more step to begin with, and the third to measure
+    assert threshold < 0.12  # one more step to begin with, and the third to measure
     three = train(cluster2, task, strategy, steps=7, resume=two, **options)
     assert three.summary["threshold"] == threshold
     assert three.history["dropped"].min() > 0
