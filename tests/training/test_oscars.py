@@ -12,8 +12,8 @@ import torch
 
 import dtoolkit as dt
 from dtoolkit.errors import RankError
-from dtoolkit.training import Task, tasks
-from dtoolkit.training.oscars import simulate
+from dtoolkit.training import Settings, Task, tasks
+from dtoolkit.training.oscars import local_steps, simulate
 from dtoolkit.training.strategies import Oscars
 from tests.training import cases
 from tests.training.reference import trained
@@ -109,19 +109,26 @@ def test_resume_is_bit_equal_on_modelled_clocks(
 
 @pytest.mark.slow
 def test_really_slow_workers_make_about_the_rules_counts(cluster4: dt.Cluster) -> None:
-    """Speeds 8, 4, 2, 1 by sleeping: 7, 3, 1 and 1 local steps, give or take one."""
+    """Speeds 8, 4, 2, 1 by sleeping: 7, 3, 1 and 1 local steps where the machine is quick.
+
+    Where it is not, what the rule says of the times that steps really took, give or take one.
+    """
     unit = 0.06
     slow = [dt.faults.Slow(rank=rank, seconds=unit * 2**rank) for rank in range(4)]
     run = dt.train(cluster4, task(), "oscars", steps=6, faults=slow)
     table = run.by_worker()
-    counts = table[table["step"] > 0].groupby("worker")["local_steps"].mean()
+    later = table[table["step"] > 0].groupby("worker")
+    counts = later["local_steps"].mean()
+    took = later["compute"].sum() / later["local_steps"].sum()
     assert table[table["step"] == 0]["local_steps"].tolist() == [1] * 4
-    for count, want in zip(counts, [7, 3, 1, 1], strict=True):
-        assert abs(count - want) <= 1.0
+    for count, want in zip(counts, local_steps(took.tolist()), strict=True):
+        assert abs(count - want) <= 1.2
+    assert 3 <= counts[0] <= 7.5
+    assert counts[3] == 1
     # Each waits less than its own step and half the fastest, if the machine lets it.
-    idle = table[table["step"] > 0].groupby("worker")["idle"].median()
+    idle = later["idle"].median()
     assert idle[0] < 4 * unit
-    assert idle[3] < unit * 4
+    assert idle[3] < 4 * unit
     assert run.state.own[0]["seconds"] > unit
     # Step times are known after a stop: no round of single steps.
     more = dt.train(cluster4, task(), "oscars", steps=7, faults=slow, resume=run)
@@ -169,6 +176,8 @@ def test_an_error_of_a_worker_ends_all(cluster_of: Callable[[int], dt.Cluster]) 
 def test_what_makes_no_sense_is_refused(cluster2: dt.Cluster) -> None:
     with pytest.raises(ValueError, match=r"times\[1\] is -1"):
         Oscars([1, -1])
+    with pytest.raises(ValueError, match="batch_norm='sync': oscars has 'local' alone"):
+        Oscars().check(Settings(3, batch_norm="sync"))
     with pytest.raises(ValueError, match="wanted 'own' or 'average'"):
         Oscars(optimizer_state="none")
     with pytest.raises((RankError, ValueError), match="times: 3 for 2 workers"):

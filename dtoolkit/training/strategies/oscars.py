@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from dtoolkit.training import oscars as rule
+from dtoolkit.training.compression import as_compressor
 from dtoolkit.training.local_step import local_step, step_schedule
 from dtoolkit.training.message import Message
 from dtoolkit.training.service import Service
@@ -18,6 +19,7 @@ from dtoolkit.training.strategy import Promise, StepReport
 
 if TYPE_CHECKING:
     from dtoolkit.training.replica import Replica
+    from dtoolkit.training.settings import Settings
 
 __all__ = ["Oscars"]
 
@@ -75,6 +77,16 @@ class Oscars(LocalSGD):
         if self.times is not None:
             rule.checked_times(self.times)
         self._service: Service | None = None
+
+    def check(self, settings: Settings) -> None:
+        """See :meth:`Strategy.check`."""
+        super().check(settings)
+        if settings.batch_norm not in (None, "local"):
+            raise ValueError(
+                f"batch_norm={settings.batch_norm!r}: {self.name} has 'local' alone, for its "
+                "workers do not step together"
+            )
+        as_compressor(settings.compression)
 
     def configure(self, replica: Replica) -> None:
         """See :meth:`Strategy.configure`.

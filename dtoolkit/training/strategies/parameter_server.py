@@ -32,9 +32,10 @@ class ParameterServer(Strategy):
 
     The server is a thread on rank 0 and owns the optimizer. It applies pushes as one update as soon
     as nobody who still computes would be more than `bound` versions behind
-    (:mod:`dtoolkit.training.serving_rule`); whoever waits for that is idle. With bound 0 all pushes
-    of a step are applied together: one process on the whole batch. A push counts by its samples'
-    part of the batch, so that pushes of n workers move as far as one synchronous step.
+    (:mod:`dtoolkit.training.serving_rule`); whoever waits for that is idle. (Where all meet, to
+    evaluate or to stop, the wait for the last one is in no step.) With bound 0 all pushes of a step
+    are applied together: one process on the whole batch. A push counts by its samples' part of the
+    batch, so that pushes of n workers move as far as one synchronous step.
 
     Ranks run free: there are ``steps`` pushes for each rank that has samples, of which fast ranks
     make more than slow ones. A rank's n-th push computes its share of the n-th batch. The schedule
@@ -71,9 +72,10 @@ class ParameterServer(Strategy):
     )
 
     def __init__(self, bound: int | None = 0) -> None:
-        if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int)):
+        whole = hasattr(type(bound), "__index__") and not isinstance(bound, bool)
+        if bound is not None and not whole:
             raise TypeError(f"bound={bound!r}: wanted an integer, or None for no bound")
-        self.bound = Serving(bound=bound).bound
+        self.bound = Serving(bound=None if bound is None else int(bound)).bound
         self.batch_norm = "sync" if bound == 0 else "local"  # type: ignore[misc]
         self._service: Service | None = None
 
