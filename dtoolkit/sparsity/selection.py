@@ -15,7 +15,7 @@ import torch
 
 __all__ = ["largest", "largest_of_all", "ranks"]
 
-_PIECE = 1 << 20
+_PIECE = 1 << 17  # what is made of so many elements stays in the cache
 
 
 def largest(values: torch.Tensor, count: int, among: torch.Tensor | None = None) -> torch.Tensor:
@@ -80,7 +80,7 @@ def largest_of_all(
     marked = [torch.zeros(v.shape, dtype=torch.bool, device=v.device) for v in values]
     if count == 0:
         return marked
-    threshold, equal = _threshold(values, candidates, count)
+    threshold, equal = _threshold(values, candidates, count, there)
     for value, mask, out in zip(values, candidates, marked, strict=True):
         flat = out.view(-1)
         for start, keys, allowed in _pieces(value, mask):
@@ -116,7 +116,10 @@ def ranks(values: torch.Tensor, among: torch.Tensor) -> torch.Tensor:
 
 
 def _threshold(
-    values: Sequence[torch.Tensor], candidates: Sequence[torch.Tensor | None], count: int
+    values: Sequence[torch.Tensor],
+    candidates: Sequence[torch.Tensor | None],
+    count: int,
+    there: int,
 ) -> tuple[int, int]:
     """The count-th largest key, and how many of those equal to it are to be taken."""
     width = 64 if values[0].dtype in (torch.float64, torch.int64) else 32
@@ -129,12 +132,16 @@ def _threshold(
         counts = torch.zeros(1 << digit, dtype=torch.int64, device=values[0].device)
         for value, mask in zip(values, candidates, strict=True):
             for _, keys, allowed in _pieces(value, mask):
-                if allowed is not None:
-                    keys = keys[allowed]
-                if not top:
-                    keys = keys[keys >> (shift + digit) == prefix]
-                places = (keys >> shift) + middle if top else keys >> shift & last
+                if top:
+                    places = (keys >> shift) + middle
+                    if allowed is not None:  # 0 stands for the others too, and is mended below
+                        places *= allowed
+                else:
+                    here = keys >> (shift + digit) == prefix
+                    places = keys[here if allowed is None else here & allowed] >> shift & last
                 counts += torch.bincount(places, minlength=1 << digit).to(counts.device)
+        if top:
+            counts[0] -= int(counts.sum()) - there
         down = counts.flip(0).cumsum(0)
         place = int((down < left).sum())
         left -= int(down[place - 1]) if place else 0

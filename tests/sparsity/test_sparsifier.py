@@ -70,7 +70,7 @@ def test_training_learns_under_a_mask():
     sparsifier = Sparsifier(model, optimizer, method="rigl", density=0.2)
     inputs = torch.randn(256, 20)
     labels = (inputs[:, 0] > inputs[:, 1]).long()
-    for _ in range(120):
+    for _ in range(80):
         optimizer.zero_grad()
         loss = nn.functional.cross_entropy(model(inputs), labels)
         loss.backward()
