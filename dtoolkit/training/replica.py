@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import nn
 
+from dtoolkit.training.evaluation import evaluate
 from dtoolkit.training.norm import Ranks, has_batch_norm, over_ranks
 from dtoolkit.training.sampling import Sampler
 from dtoolkit.training.seeds import seeded
 from dtoolkit.training.settings import Settings
-from dtoolkit.training.task import Examples, check_task, check_values
+from dtoolkit.training.task import Examples, check_model, check_task, check_values, load_examples
 
 __all__ = ["Replica"]
 
@@ -67,8 +67,7 @@ class Replica:
         self.comm, self.device = ctx.comm, ctx.device
         self.rank, self.size = ctx.rank, ctx.size
         self.batch_norm = settings.batch_norm or batch_norm
-        self.examples = _loaded(task.train, "train").to(self.device)
-        self._test: Examples | None = None
+        self.examples = load_examples(task.train, "train").to(self.device)
         self.sampler = Sampler(
             len(self.examples),
             settings.batch or task.batch,
@@ -83,7 +82,7 @@ class Replica:
         if not isinstance(self.model, nn.Module):
             raise TypeError(f"task.model() gave {self.model!r}: wanted an nn.Module")
         self.model.to(self.device)
-        _check_model(self.model)
+        check_model(self.model)
         self._norm: Ranks | None = None
         if self.batch_norm == "sync" and self.size > 1 and has_batch_norm(self.model):
             # Of its own: gradients of other layers are under way while backward runs.
@@ -241,6 +240,12 @@ class Replica:
 
     # ---------------------------------------------------------------------------- evaluation
 
+    @cached_property
+    def test(self) -> Examples | None:
+        """The test set, on this rank's device, if the task has one."""
+        source = getattr(self.task, "test", None)
+        return None if source is None else load_examples(source, "test").to(self.device)
+
     def evaluate(self, state: dict[str, torch.Tensor] | None = None) -> dict[str, float]:
         """Mean loss and metrics on the test set, shared out among the ranks; collective.
 
@@ -257,49 +262,7 @@ class Replica:
         dict
             ``test_loss`` and ``test_<metric>``; empty where the task has no test set.
         """
-        if getattr(self.task, "test", None) is None:
-            return {}
-        if self._test is None:
-            self._test = _loaded(self.task.test, "test").to(self.device)
-        values = {"loss": self.task.loss, **(getattr(self.task, "metrics", None) or {})}
-        chunks = torch.split(
-            torch.arange(len(self._test)), min(1024, max(32, -(-len(self._test) // 64)))
-        )
-        mine = torch.tensor_split(torch.arange(len(chunks)), self.size)[self.rank].tolist()
-        with self._evaluating(state):
-            sums = torch.tensor(
-                [
-                    [float(self._sum(name, value, chunks[c])) for name, value in values.items()]
-                    for c in mine
-                ],
-                dtype=torch.float64,
-            ).reshape(len(mine), len(values))
-        total = torch.cat(self.comm.all_gather_v(sums)).sum(0) / len(self._test)
-        return {f"test_{name}": float(one) for name, one in zip(values, total, strict=True)}
-
-    @contextmanager
-    def _evaluating(self, state: dict[str, torch.Tensor] | None) -> Iterator[None]:
-        modes = [(module, module.training) for module in self.model.modules()]
-        before = None
-        if state is not None:
-            before = {k: v.detach().clone() for k, v in self.model.state_dict().items()}
-            self.model.load_state_dict(state)
-        self.model.eval()
-        try:
-            with torch.no_grad():
-                yield
-        finally:
-            for module, training in modes:
-                module.training = training
-            if before is not None:
-                self.model.load_state_dict(before)
-
-    def _sum(
-        self, name: str, value: Callable[..., torch.Tensor], ids: torch.Tensor
-    ) -> torch.Tensor:
-        assert self._test is not None
-        inputs, targets = self._test.take(ids)
-        return check_values(value(self.model, inputs, targets), len(ids), name).double().sum()
+        return evaluate(self, state)
 
     # ------------------------------------------------------------------------------- helpers
 
@@ -352,30 +315,6 @@ class Replica:
             piece.reshape(value.shape)
             for piece, (_, value) in zip(pieces, self.parameters, strict=True)
         ]
-
-
-def _check_model(model: nn.Module) -> None:
-    for name, value in model.named_parameters():
-        if isinstance(value, nn.UninitializedParameter):
-            raise ValueError(
-                f"task.model: {name} has no shape yet (a lazy module): run the model once in the "
-                "function that makes it"
-            )
-    for name, module in model.named_modules():
-        if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse:
-            raise ValueError(
-                f"task.model: {name} is an embedding with sparse=True, whose gradient is a sparse "
-                "tensor; gradients are exchanged dense: make it with sparse=False"
-            )
-
-
-def _loaded(source: Any, name: str) -> Any:
-    examples = source() if callable(source) else source
-    if isinstance(examples, tuple) and len(examples) == 2:
-        examples = Examples(*examples)
-    if not hasattr(examples, "take") or not hasattr(examples, "__len__"):
-        raise TypeError(f"task.{name} gave {type(examples).__name__}: wanted Examples")
-    return examples
 
 
 def _copied(value: Any) -> Any:

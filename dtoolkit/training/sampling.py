@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from dtoolkit.arrays.layout import Layout, as_layout
+from dtoolkit.errors import LayoutError
 from dtoolkit.training.seeds import number
 
 __all__ = ["Sampler"]
@@ -81,7 +82,10 @@ class Sampler:
             )
         self._owners: torch.Tensor | None = None
         if partition is not None:
-            layout = as_layout(partition, self.samples, self.ranks, name="partition")
+            try:
+                layout = as_layout(partition, self.samples, self.ranks, name="partition")
+            except LayoutError as error:
+                raise LayoutError(f"partition= of the samples: {error}") from None
             self._owners = torch.from_numpy(layout.owner(range(self.samples)).copy())
         self.steps_per_epoch = -(-self.samples // self.size)
         self._order: tuple[int, torch.Tensor] = (-1, torch.empty(0, dtype=torch.int64))

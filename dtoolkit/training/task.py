@@ -12,7 +12,16 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
-__all__ = ["LOSSES", "Examples", "Task", "check_task", "check_values", "per_sample"]
+__all__ = [
+    "LOSSES",
+    "Examples",
+    "Task",
+    "check_model",
+    "check_task",
+    "check_values",
+    "load_examples",
+    "per_sample",
+]
 
 Loss = Callable[[nn.Module, torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -203,3 +212,40 @@ def check_values(values: Any, samples: int, name: str) -> torch.Tensor:
         )
     return values
 
+
+def check_model(model: nn.Module) -> None:
+    """Refuse a model that replicas cannot learn.
+
+    Raises
+    ------
+    ValueError
+        A parameter has no shape yet, or will get a sparse gradient.
+    """
+    for name, value in model.named_parameters():
+        if isinstance(value, nn.UninitializedParameter):
+            raise ValueError(
+                f"task.model: {name} has no shape yet (a lazy module): run the model once in the "
+                "function that makes it"
+            )
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse:
+            raise ValueError(
+                f"task.model: {name} is an embedding with sparse=True, whose gradient is a sparse "
+                "tensor; gradients are exchanged dense: make it with sparse=False"
+            )
+
+
+def load_examples(source: Any, name: str) -> Any:
+    """What a task has as a set of examples, or what its callable makes.
+
+    Raises
+    ------
+    TypeError
+        It is none.
+    """
+    examples = source() if callable(source) else source
+    if isinstance(examples, tuple) and len(examples) == 2:
+        examples = Examples(*examples)
+    if not hasattr(examples, "take") or not hasattr(examples, "__len__"):
+        raise TypeError(f"task.{name} gave {type(examples).__name__}: wanted Examples")
+    return examples
