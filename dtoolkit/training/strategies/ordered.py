@@ -52,6 +52,7 @@ class Ordered(Strategy):
         if not whole or int(shards) < 1:
             raise ValueError(f"shards={shards!r}: wanted an integer of at least 1")
         self.shards: int = int(shards)
+        self._threads: int | None = None
 
     def check(self, settings: Settings) -> None:
         """See :meth:`Strategy.check`."""
@@ -102,7 +103,8 @@ class Ordered(Strategy):
 
     def finish(self, replica: Replica) -> None:
         """See :meth:`Strategy.finish`."""
-        torch.set_num_threads(self._threads)
+        if self._threads is not None:
+            torch.set_num_threads(self._threads)
 
     def summary(self) -> dict[str, Any]:
         """Shards, and the bytes a step that all ranks send beyond those of an all-reduce."""
