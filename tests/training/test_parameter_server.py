@@ -206,6 +206,18 @@ def test_compressed_pushes_are_smaller(cluster2: dt.Cluster, compression: str) -
     assert 0 < sent[1] < sent[0] / 2
 
 
+@pytest.mark.parametrize("compression", ["top-k", "random-k", "sign"])
+def test_compressed_with_all_samples_on_one_worker(cluster2: dt.Cluster, compression: str) -> None:
+    """A worker that has nothing to push pushes nothing, also compressed."""
+    for strategy in ("parameter-server", "parameter-server-async", "oscars"):
+        run = dt.train(
+            cluster2, cases.task("chosen"), strategy, steps=3, compression=compression,
+            partition=[1] * cases.SAMPLES,
+        )  # fmt: skip
+        assert run.state.step == 3
+        assert all(torch.isfinite(v).all() for v in run.state.model.values())
+
+
 def test_bytes_are_those_of_pushes_and_versions(cluster2: dt.Cluster) -> None:
     task = cases.task()
     numbers = sum(p.numel() for p in task.model().parameters())
