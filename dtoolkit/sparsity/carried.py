@@ -35,12 +35,12 @@ def carries_masks(
     ValueError
         Some have masks and others not, or a mask keeps more or less than it could.
     """
-    bare = [site for site in sites if site.mask is None]
+    bare = [site for site in sites if site.carried is None]
     if len(bare) == len(sites):
         return False
     advice = "Take old masks out first (dtoolkit.sparsity.remove_masks)"
     for site in sites:
-        mask, asked = site.mask, densities[site.name]
+        mask, asked = site.carried, densities[site.name]
         if mask is None:
             raise ValueError(f"model carries masks, but none for {site.name!r}. {advice}")
         if method.begins_with_gradient:  # which densities those scores gave cannot be known

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from dtoolkit.sparsity.citing import Cited
 from dtoolkit.sparsity.naming import pick
 
 __all__ = [
@@ -29,7 +30,7 @@ __all__ = [
 Shapes = Mapping[str, tuple[int, ...]]
 
 
-class Distribution(ABC):
+class Distribution(Cited, ABC):
     """How the density of a model is spread over its layers."""
 
     name: ClassVar[str]
@@ -83,6 +84,10 @@ class ErdosRenyi(Distribution):
     """
 
     name = "er"
+    citation = (
+        "D. C. Mocanu et al., Scalable training of artificial neural networks with adaptive sparse "
+        "connectivity inspired by network science, Nature Communications 9, 2018"
+    )
 
     def densities(
         self, shapes: Shapes, density: float | None, *, limit: float = 1.0
@@ -99,6 +104,7 @@ class ERK(Distribution):
     """
 
     name = "erk"
+    citation = "U. Evci et al., Rigging the lottery: making all tickets winners, ICML 2020"
 
     def densities(
         self, shapes: Shapes, density: float | None, *, limit: float = 1.0
@@ -114,6 +120,10 @@ class ERKPlus(Distribution):
     """
 
     name = "erk+"
+    citation = (
+        "S. Liu et al., The unreasonable effectiveness of random pruning: return of the most naive "
+        "baseline for sparse training, ICLR 2022"
+    )
 
     def densities(
         self, shapes: Shapes, density: float | None, *, limit: float = 1.0
@@ -131,6 +141,9 @@ class UniformPlus(Distribution):
     """
 
     name = "uniform+"
+    citation = (
+        "T. Gale, E. Elsen and S. Hooker, The state of sparsity in deep neural networks, 2019"
+    )
 
     def densities(
         self, shapes: Shapes, density: float | None, *, limit: float = 1.0

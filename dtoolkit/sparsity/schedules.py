@@ -13,13 +13,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from dtoolkit.sparsity.citing import Cited
 from dtoolkit.sparsity.naming import pick
 
 __all__ = ["Constant", "Cosine", "Cubic", "Schedule", "as_schedule"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Schedule(ABC):
+class Schedule(Cited, ABC):
     """Updates of the masks over the steps of a run.
 
     Attributes
@@ -104,6 +105,7 @@ class Cosine(Schedule):
     """
 
     name = "cosine"
+    citation = "U. Evci et al., Rigging the lottery: making all tickets winners, ICML 2020"
 
     def decay(self, progress: float) -> float:
         """(1 + cos(pi progress)) / 2."""
@@ -118,6 +120,10 @@ class Cubic(Schedule):
     """
 
     name = "cubic"
+    citation = (
+        "M. Zhu and S. Gupta, To prune, or not to prune: exploring the efficacy of pruning for "
+        "model compression, 2017"
+    )
 
     def decay(self, progress: float) -> float:
         """(1 - progress)^3."""

@@ -50,9 +50,20 @@ class Site:
         return weight
 
     @property
-    def mask(self) -> torch.Tensor | None:
-        """The mask, as it is in the model; None if it has none."""
+    def carried(self) -> torch.Tensor | None:
+        """The mask in the model, or None."""
         return find_mask(self.module, self.attribute)
+
+    @property
+    def mask(self) -> torch.Tensor:
+        """The mask in the model; ValueError if there is none any more."""
+        mask = self.carried
+        if mask is None:
+            raise ValueError(
+                f"the mask of {self.name!r} is gone from the model: it was taken out, or the "
+                "module was replaced. Make a new Sparsifier"
+            )
+        return mask
 
     def store(self, mask: torch.Tensor) -> None:
         """Write the mask into the model."""

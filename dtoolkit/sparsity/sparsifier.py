@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import pandas as pd
@@ -11,7 +12,6 @@ from torch import nn
 
 from dtoolkit.sparsity.carried import carries_masks
 from dtoolkit.sparsity.distributions import Distribution, as_distribution
-from dtoolkit.sparsity.drawing import draw
 from dtoolkit.sparsity.flops import forward_flops
 from dtoolkit.sparsity.gradients import reduced
 from dtoolkit.sparsity.masks import erase
@@ -19,6 +19,7 @@ from dtoolkit.sparsity.methods import Layer, Method, as_method
 from dtoolkit.sparsity.optimizer_state import check_optimizer, restart, state_tensors
 from dtoolkit.sparsity.saved import VERSION, check_state
 from dtoolkit.sparsity.schedules import Schedule, as_schedule
+from dtoolkit.sparsity.seeing import see
 from dtoolkit.sparsity.sites import Site, find_sites
 from dtoolkit.sparsity.structures import Structure, as_structure
 from dtoolkit.sparsity.table import layer_table, sparsifier_card
@@ -117,6 +118,10 @@ class Sparsifier:
         check_optimizer(optimizer, weights)
         if density is None:
             density = self.structure.default
+        if density is not None and not isinstance(density, Real):
+            raise TypeError(
+                f"density={density!r}: wanted a number; densities by layer go to distribution="
+            )
         if density is not None and not 0 < density <= 1:
             raise ValueError(f"density={density}: wanted more than 0, and at most 1")
         shapes = {name: tuple(weight.shape) for name, weight in weights.items()}
@@ -129,7 +134,13 @@ class Sparsifier:
     @property
     def masks(self) -> dict[str, torch.Tensor]:
         """Mask of each sparse weight by name: the model's own bool buffers."""
-        return {site.name: _mask(site) for site in self._sites}
+        return {site.name: site.mask for site in self._sites}
+
+    @property
+    def density(self) -> float:
+        """Share of the weights of the sparse layers that is live now."""
+        masks = self.masks.values()
+        return sum(int(mask.sum()) for mask in masks) / sum(mask.numel() for mask in masks)
 
     @torch.no_grad()
     def step(self) -> bool:
@@ -163,9 +174,7 @@ class Sparsifier:
     def apply(self) -> None:
         """Set masked weights, and the optimizer's state of them, to 0. Done by :meth:`step`."""
         for site in self._sites:
-            weight = site.weight
-            kept = [value for _, value in state_tensors(self.optimizer, weight)]
-            erase(_mask(site), [weight.data, *kept])
+            self._erase(site)
 
     def table(self, example_inputs: Any = None) -> pd.DataFrame:
         """Before and after by layer.
@@ -195,6 +204,11 @@ class Sparsifier:
             "distribution": self.distribution.name,
             "schedule": f"{schedule.name}, every {schedule.every:,} steps{stop}",
         }
+
+    def cite(self) -> str:
+        """What to cite for these choices, one line each."""
+        parts = (self.method, self.distribution, self.structure, self.schedule)
+        return "\n".join(dict.fromkeys(part.cite() for part in parts if part.cite()))
 
     def state_dict(self) -> dict[str, Any]:
         """What a run needs to go on bit-equal, beside the states of model and optimizer.
@@ -256,67 +270,55 @@ class Sparsifier:
         gradients: list[torch.Tensor | None] = [None] * len(self._sites)
         if self.method.begins_with_gradient:
             gradients = self.method.gradients([site.weight for site in self._sites])
-            if all(gradient is None for gradient in gradients):
+            # After a step a worker without a gradient had no samples: the others wait for its 0.
+            alone = self.reduce is None or self.steps == 0
+            if alone and all(gradient is None for gradient in gradients):
                 for site in self._sites:
                     site.store(torch.ones_like(site.weight, dtype=torch.bool))
                 return False
             gradients = reduced(self._sites, gradients, self.reduce)
-        layers = [self._layer(site, g) for site, g in zip(self._sites, gradients, strict=True)]
-        self.densities = self.method.allot(layers)
-        for site, gradient in zip(self._sites, gradients, strict=True):
-            site.store(self.method.begin(self._layer(site, gradient), self.schedule))
+        self.densities = self.method.allot(self._layers(gradients))
+        masks = [self.method.begin(layer, self.schedule) for layer in self._layers(gradients)]
+        for site, mask in zip(self._sites, masks, strict=True):
+            site.store(mask)
         return True
 
     def _update(self) -> bool:
-        """Ask the method for new masks, and write those that change."""
+        """Ask the method for new masks, and write them once all are there."""
         gradients: list[torch.Tensor | None] = [None] * len(self._sites)
         if self.method.updates_with_gradient:
             gradients = [site.weight.grad for site in self._sites]
-            if all(gradient is None for gradient in gradients):
+            if self.reduce is None and all(gradient is None for gradient in gradients):
                 raise RuntimeError(
                     f"method={self.method.name!r} grows weights by their gradients at step "
                     f"{self.steps}, and there are none: call step() after optimizer.step() and "
                     "before zero_grad()"
                 )
             gradients = reduced(self._sites, gradients, self.reduce)
-        updated = False
-        for site, gradient in zip(self._sites, gradients, strict=True):
-            new = self.method.update(self._layer(site, gradient), self.schedule, self.steps)
-            if new is None:
-                continue
-            updated = True
-            grown = new & ~_mask(site)
-            site.store(new)
-            kept = [value for _, value in state_tensors(self.optimizer, site.weight)]
-            erase(_mask(site), [site.weight.data, *kept])
-            restart(self.optimizer, site.weight, grown)
-        return updated
+        layers = self._layers(gradients)
+        masks = [self.method.update(layer, self.schedule, self.steps) for layer in layers]
+        for site, mask in zip(self._sites, masks, strict=True):
+            if mask is not None:
+                grown = mask & ~site.mask
+                site.store(mask)
+                self._erase(site)
+                restart(self.optimizer, site.weight, grown)
+        return any(mask is not None for mask in masks)
 
-    def _layer(self, site: Site, gradient: torch.Tensor | None) -> Layer:
-        """What the method may see of a weight."""
-        weight = site.weight.detach()
-        shape, mask = tuple(weight.shape), site.mask
+    def _erase(self, site: Site) -> None:
+        kept = [value for _, value in state_tensors(self.optimizer, site.weight)]
+        erase(site.mask, [site.weight.data, *kept])
 
-        def drawn(purpose: str) -> torch.Tensor:
-            return draw(
-                self.structure.arrangement(shape),
+    def _layers(self, gradients: Sequence[torch.Tensor | None]) -> list[Layer]:
+        """What the method may see of the weights."""
+        return [
+            see(
+                site,
+                gradient,
+                density=self.densities[site.name],
+                structure=self.structure,
                 seed=self.seed,
-                name=site.key,
                 step=self.steps,
-                purpose=purpose,
-                device=weight.device,
             )
-
-        density = self.densities[site.name]
-        whole = torch.ones_like(weight, dtype=torch.bool) if mask is None else mask
-        return Layer(site.name, weight, whole, gradient, density, self.structure, drawn)
-
-
-def _mask(site: Site) -> torch.Tensor:
-    mask = site.mask
-    if mask is None:
-        raise ValueError(
-            f"the mask of {site.name!r} is gone from the model: it was taken out, or the module "
-            "was replaced. Make a new Sparsifier"
-        )
-    return mask
+            for site, gradient in zip(self._sites, gradients, strict=True)
+        ]

@@ -46,7 +46,6 @@ def layer_table(
     rows = []
     for site in sites:
         mask = site.mask
-        assert mask is not None
         shape = tuple(mask.shape)
         live, size = int(mask.sum()), mask.numel()
         rows.append(

@@ -171,6 +171,33 @@ def test_gradients_are_reduced_at_updates_only():
     assert seen == [tuple(mask.shape) for mask in sparsifier.masks.values()]
 
 
+def test_workers_with_reduced_gradients_grow_alike():
+    batches = [batch(1), batch(2)]
+
+    def loss(model: nn.Module, place: int) -> torch.Tensor:
+        inputs, labels = batches[place]
+        return nn.functional.cross_entropy(model(inputs), labels)
+
+    def masks(place: int, shared: bool) -> list[torch.Tensor]:
+        model = small_network().eval()
+        how = {"method": "rigl", "density": 0.2, "schedule": Constant(every=1)}
+        sparsifier = Sparsifier(model, still(model), **how)
+        weights = [model.get_parameter(name) for name in sparsifier.masks]
+        (loss(model, 0) + loss(model, 1)).backward()
+        both = iter([weight.grad.clone() for weight in weights])
+        for weight in weights:
+            weight.grad = None
+        if shared:
+            sparsifier.reduce = lambda own: next(both)
+        if place or not shared:  # the first worker has no samples of its own
+            loss(model, place).backward()
+        sparsifier.step()
+        return list(sparsifier.masks.values())
+
+    assert all(map(torch.equal, masks(0, True), masks(1, True)))
+    assert not all(map(torch.equal, masks(0, False), masks(1, False)))
+
+
 def test_workers_with_the_same_weights_have_the_same_masks_without_a_message():
     def masks(method: str) -> list[torch.Tensor]:
         model = small_network()

@@ -57,10 +57,19 @@ def test_density_may_come_from_the_structure_or_the_distribution():
     for density in (0, 1.5, -0.1):
         with pytest.raises(ValueError, match="wanted more than 0, and at most 1"):
             make(density=density)
+    with pytest.raises(TypeError, match="densities by layer go to distribution="):
+        make(density={"0": 0.5})
     with pytest.raises(ValueError, match="method='lottery': wanted one of 'static', 'snip'"):
         make(density=0.5, method="lottery")
     with pytest.raises(TypeError, match="the class RigL: wanted a name or a"):
         make(density=0.5, method=RigL)
+
+
+def test_choices_name_their_sources():
+    words = make(method="rigl", density=0.5, distribution="erk", structure="2:4").cite()
+    assert words.count("Rigging the lottery") == 1
+    assert "Accelerating sparse deep neural networks" in words
+    assert make(density=0.5, method="growth").cite() == ""
 
 
 def test_training_learns_under_a_mask():

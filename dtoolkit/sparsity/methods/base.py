@@ -13,6 +13,7 @@ from typing import ClassVar
 
 import torch
 
+from dtoolkit.sparsity.citing import Cited
 from dtoolkit.sparsity.schedules import Schedule
 from dtoolkit.sparsity.structures import Structure
 
@@ -75,7 +76,7 @@ class Layer:
         return values
 
 
-class Method(ABC):
+class Method(Cited, ABC):
     """Which weights are live at first, and later.
 
     Attributes

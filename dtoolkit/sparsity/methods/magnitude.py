@@ -19,6 +19,10 @@ class Magnitude(Method):
     """
 
     name = "magnitude"
+    citation = (
+        "M. Zhu and S. Gupta, To prune, or not to prune: exploring the efficacy of pruning for "
+        "model compression, 2017"
+    )
 
     def begin(self, layer: Layer, schedule: Schedule) -> torch.Tensor:
         """Mask of the density that the schedule starts with."""

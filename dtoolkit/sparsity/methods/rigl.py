@@ -21,6 +21,7 @@ class RigL(Static):
     """
 
     name = "rigl"
+    citation = "U. Evci et al., Rigging the lottery: making all tickets winners, ICML 2020"
     updates_with_gradient = True
 
     def update(self, layer: Layer, schedule: Schedule, step: int) -> torch.Tensor | None:

@@ -34,6 +34,12 @@ class SNIP(Static):
     """
 
     name = "snip"
+    citation = (
+        "N. Lee, T. Ajanthan and P. Torr, SNIP: single-shot network pruning based on connection "
+        "sensitivity, ICLR 2019; "
+        "S. Liu et al., The unreasonable effectiveness of random pruning: return of the most naive "
+        "baseline for sparse training, ICLR 2022"
+    )
     begins_with_gradient = True
 
     def __init__(self, loss: Callable[[], torch.Tensor] | None = None) -> None:

@@ -21,6 +21,10 @@ class SET(Static):
     """
 
     name = "set"
+    citation = (
+        "D. C. Mocanu et al., Scalable training of artificial neural networks with adaptive sparse "
+        "connectivity inspired by network science, Nature Communications 9, 2018"
+    )
 
     def update(self, layer: Layer, schedule: Schedule, step: int) -> torch.Tensor | None:
         """Swap the share that the schedule says."""

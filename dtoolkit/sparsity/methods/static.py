@@ -19,6 +19,10 @@ class Static(Method):
     """
 
     name = "static"
+    citation = (
+        "S. Liu et al., The unreasonable effectiveness of random pruning: return of the most naive "
+        "baseline for sparse training, ICLR 2022"
+    )
 
     def begin(self, layer: Layer, schedule: Schedule) -> torch.Tensor:
         """Random mask."""

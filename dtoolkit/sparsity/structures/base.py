@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 
 import torch
 
+from dtoolkit.sparsity.citing import Cited
 from dtoolkit.sparsity.selection import largest
 
 __all__ = ["Structure"]
@@ -18,7 +19,7 @@ __all__ = ["Structure"]
 Shape = tuple[int, ...]
 
 
-class Structure(ABC):
+class Structure(Cited, ABC):
     """Units of a weight, and the choice among them.
 
     A plain structure defines `name`, `arrangement`, `fold` and `spread`; one with a rule of its own

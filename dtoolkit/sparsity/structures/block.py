@@ -26,6 +26,8 @@ class Block(Structure):
         Along dimensions 0 and 1.
     """
 
+    citation = "S. Gray, A. Radford and D. P. Kingma, GPU kernels for block-sparse weights, 2017"
+
     def __init__(self, rows: int = 4, columns: int = 4) -> None:
         if rows < 1 or columns < 1:
             raise ValueError(f"rows={rows}, columns={columns}: wanted 1 or more")

@@ -18,6 +18,8 @@ class Channel(Structure):
     Li et al., "Pruning filters for efficient ConvNets", ICLR 2017.
     """
 
+    citation = "H. Li et al., Pruning filters for efficient ConvNets, ICLR 2017"
+
     @property
     def name(self) -> str:
         """``"channel"``."""

@@ -31,6 +31,8 @@ class NofM(Structure):
     m : int
     """
 
+    citation = "A. Mishra et al., Accelerating sparse deep neural networks, 2021"
+
     def __init__(self, n: int | None = 2, m: int = 4) -> None:
         if m < 2 or (n is not None and not 1 <= n <= m):
             raise ValueError(f"n={n}, m={m}: wanted 1 <= n <= m and m of 2 or more")
