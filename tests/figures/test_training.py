@@ -188,6 +188,14 @@ def test_table():
     assert figures.run_table(run(dropping))["dropped"].tolist() == [0.2]
 
 
+def test_a_run_that_still_goes_on_has_no_settings_and_no_state():
+    live = SimpleNamespace(history=FREE)
+    check_figure(figures.learning(live))
+    check_figure(figures.learning({"live": live}, x="seconds"))
+    check_figure(figures.by_worker(live, "throughput"))
+    assert figures.run_table({"live": live}).loc["live", "steps"] == 5
+
+
 def test_nothing_to_draw_and_what_is_not_there():
     for draw in (figures.learning, figures.bytes_per_step, figures.run_table):
         for nothing in ([], {}):
