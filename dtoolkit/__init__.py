@@ -12,7 +12,7 @@ from dtoolkit.data import read_matrix
 from dtoolkit.spmm import distribute, plan
 
 if TYPE_CHECKING:
-    from dtoolkit import faults, training
+    from dtoolkit import faults, figures, sparsity, training
     from dtoolkit.training import submit_training, train
 
 __all__ = [
@@ -26,21 +26,23 @@ __all__ = [
     "distribute",
     "errors",
     "faults",
+    "figures",
     "graph",
     "plan",
     "read_matrix",
+    "sparsity",
     "submit_training",
     "train",
     "training",
 ]
 
 
-_MODULES = ("faults", "training", "widgets")
+_MODULES = ("faults", "figures", "sparsity", "training", "widgets")
 _FUNCTIONS = ("submit_training", "train")
 
 
 def __getattr__(name: str) -> Any:
-    """Import what not everybody needs when it is first asked for: training, faults, the panels."""
+    """Import what not everybody needs when it is first asked for: training, figures, panels."""
     if name in _MODULES:
         return importlib.import_module(f"dtoolkit.{name}")
     if name in _FUNCTIONS:
