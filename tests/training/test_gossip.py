@@ -95,6 +95,13 @@ def test_as_by_hand(cluster_of, workers):
         close(got, want, 1e-11)
 
 
+def test_of_three_one_is_left_out(cluster3):
+    task, settings = cases.task("plain", "sgd"), {"seed": 1, "accumulate": 1, "partition": None}
+    run = dt.train(cluster3, task, "gossip-pairs", steps=STEPS, seed=1)
+    close(run.state.model, gossip(task, STEPS, 3, "pairs", **settings), 1e-11)
+    assert len(run.trace.filter(phase="gossip", operation="send")) == STEPS * 2 * 2
+
+
 @pytest.mark.parametrize("workers", [1, 2, 4])
 def test_where_all_are_neighbours_it_is_one_process(cluster_of, workers):
     runs, wants = [], []
@@ -186,6 +193,19 @@ def test_compressed_to_everything_is_no_compression(cluster_of, workers):
     for at in range(0, len(ended), 3):
         close(ended[at + 1], ended[at], 1e-11)
         close(ended[at + 2], ended[at], 1e-11)
+
+
+def root(model: Any, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """A finite loss whose gradient is not."""
+    return torch.sqrt(0 * sum(p.sum() for p in model.parameters())) + 0 * inputs.sum(1)
+
+
+@pytest.mark.parametrize("strategy", ["gossip", "local-sgd"])
+def test_gradients_that_are_not_finite_are_not_shared(cluster2, strategy):
+    task = cases.task("plain")
+    task = dt.training.Task("root", task.model, task.train, root, batch=9)
+    with pytest.raises(FloatingPointError, match=r"gradient of 0\.weight .* on rank \d at step 0"):
+        dt.train(cluster2, task, strategy, steps=2)
 
 
 def test_compression_keeps_the_mean(cluster4):

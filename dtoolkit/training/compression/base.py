@@ -123,8 +123,11 @@ def check_vector(flat: torch.Tensor) -> None:
             f"flat: shape {tuple(flat.shape)} and {flat.dtype}; wanted one dimension of a real "
             "floating-point dtype"
         )
-    finite = torch.isfinite(flat)
-    if not bool(finite.all()):
+    # A sum is finite only if all of it is, and is had sooner than a look at each element.
+    if not bool(torch.isfinite(flat.sum())):
+        finite = torch.isfinite(flat)
+        if bool(finite.all()):
+            return
         first = int((~finite).nonzero()[0])
         raise FloatingPointError(
             f"flat: {int((~finite).sum())} of {flat.numel()} elements are not finite, the first "

@@ -139,6 +139,11 @@ class LocalSGD(Strategy):
         self._within = "samples" in own
         self._samples = int(own.get("samples", 0))
         if self._stream is not None:
+            if self._within and "start" not in own:
+                raise ValueError(
+                    f"resume: this {self.name} run was saved without compression within a round, "
+                    "so that nobody knows what the model was when it began: resume it without"
+                )
             flat = replica.flat_parameters()
             self._start = own["start"].to(flat.device) if self._within else flat
             self._stream.restore(own, flat.numel(), flat.dtype)
