@@ -70,7 +70,7 @@ def bytes_a_step(history: pd.DataFrame) -> float:
 
 
 def strategy_of(run: Any) -> str:
-    """Name a run by its strategy, and by its compression if there is one."""
+    """Name a run by its strategy, and by the kind of its compression if there is one."""
     settings = getattr(run, "settings", {})
-    compression = settings.get("compression", "")
-    return f"{settings.get('strategy', 'run')}{', ' if compression else ''}{compression}"
+    kind = str(settings.get("compression", "")).partition("(")[0]
+    return f"{settings.get('strategy', 'run')}{', ' if kind else ''}{kind}"

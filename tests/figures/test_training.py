@@ -174,8 +174,8 @@ def test_bytes_per_step():
 
 
 def test_table():
-    table = figures.run_table([run(), run(FREE, strategy="free", compression="sign", step=5)])
-    assert table.index.tolist() == ["data-parallel", "free, sign"]
+    table = figures.run_table([run(), run(FREE, strategy="free", compression="Sign(error_feedback=True)", step=5)])
+    assert table.index.tolist() == ["data-parallel", "free, Sign"]
     one, free = (table.loc[name] for name in table.index)
     assert one["samples/s"] == 12
     assert one["idle"] == free["idle"] == 0.25
