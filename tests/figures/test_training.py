@@ -174,7 +174,9 @@ def test_bytes_per_step():
 
 
 def test_table():
-    table = figures.run_table([run(), run(FREE, strategy="free", compression="Sign(error_feedback=True)", step=5)])
+    table = figures.run_table(
+        [run(), run(FREE, strategy="free", compression="Sign(error_feedback=True)", step=5)]
+    )
     assert table.index.tolist() == ["data-parallel", "free, Sign"]
     one, free = (table.loc[name] for name in table.index)
     assert one["samples/s"] == 12
