@@ -243,9 +243,9 @@ class GossipPairs(Gossip):
 
 
 def _owned(replica: Replica) -> list[int]:
-    """Samples of each rank, of the whole set; alike where every batch is cut evenly."""
+    """What each rank computes of the whole set, or of a batch where batches are cut anew."""
     if replica.settings.partition is None:
-        return [1] * replica.size
+        return [replica.sampler.planned(0, rank) for rank in range(replica.size)]
     layout = as_layout(
         replica.settings.partition, len(replica.examples), replica.size, name="partition"
     )
