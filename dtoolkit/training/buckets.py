@@ -142,10 +142,12 @@ class Buckets:
         self._told[self._flags] = torch.tensor(self._used, dtype=torch.uint8)
         with self._comm.phase("gradients"):
             arrival = time.perf_counter()
-            telling = self._telling.start()
-        if self._sums:
-            self._send()
-        telling.wait()
+            if self._sums:
+                telling = self._telling.start()
+                self._send()
+                telling.wait()
+            else:
+                self._telling.run()
         idle = time.perf_counter() - arrival
         for pending in self._under_way:
             pending.wait()

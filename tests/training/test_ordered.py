@@ -87,14 +87,16 @@ def test_equal_to_one_process(cluster2: Any, model: str) -> None:
         torch.testing.assert_close(here["model"][name], value, rtol=1e-12, atol=1e-12)
 
 
-def test_bytes_beyond_an_all_reduce_are_said(cluster2: Any) -> None:
+@pytest.mark.parametrize("shards", [2, 6])
+def test_bytes_beyond_an_all_reduce_are_said(cluster2: Any, shards: int) -> None:
     task = cases.task("plain")
-    states = cluster2.run(learn, task, Settings(STEPS), 6)
-    n = sum(value.numel() for value in states[0]["model"].values())
-    small = 2 * (4 + 1)  # which parameters were used, from each rank
-    reduced = 2 * n * 8
-    assert states[0]["summary"] == {"shards": 6, "extra_bytes_a_step": 2 * n * 8}
-    assert sum(state["sent"] for state in states) == STEPS * (reduced + 2 * n * 8 + small)
+    states = cluster2.run(learn, task, Settings(STEPS), shards)
+    size = 8 * sum(value.numel() for value in states[0]["model"].values())
+    flags, reduced = 2 * 16, 2 * size
+    sent = shards // 2 * size + size  # slices, and the sums of slices
+    summary = {"shards": shards, "extra_bytes_a_step": sent - reduced}
+    assert states[0]["summary"] == summary
+    assert sum(state["sent"] for state in states) == STEPS * (sent + flags)
 
 
 def test_refusals() -> None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from dtoolkit.arrays.layout import Layout
+from dtoolkit.comm.standing import StandingGather
+from dtoolkit.training.finite import check_gradients
 from dtoolkit.training.shared_buffers import SharedBuffers
 from dtoolkit.training.strategy import Promise, StepReport, Strategy
 
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
     from dtoolkit.training.settings import Settings
 
 __all__ = ["Ordered"]
+
+_SMALL = 1024  # bytes of a rank's gradients that go with the flags
+_ALIGNED = 16  # where what follows the flags may begin, whatever its dtype
 
 
 class Ordered(Strategy):
@@ -68,36 +73,50 @@ class Ordered(Strategy):
         self._threads = torch.get_num_threads()
         torch.set_num_threads(1)  # kernels that share work out add in another order
         self._buffers = SharedBuffers(replica)
-        flat, _ = replica.gradients()
-        layout = Layout.block(self.shards, replica.size)
+        self._like = torch.zeros_like(replica.gradients()[0])
+        n, layout = len(self._like), Layout.block(self.shards, replica.size)
         self._held = [int(count) for count in layout.sizes]
-        self._cuts = [len(piece) for piece in torch.tensor_split(flat, replica.size)]
-        self._itemsize = flat.element_size()
+        self._cuts = [len(piece) for piece in torch.tensor_split(self._like, replica.size)]
+        flags = -(-(len(replica.parameters) + 1) // _ALIGNED) * _ALIGNED
+        # Gradients of next to nothing go with the flags: one round of messages, not three.
+        self._small = max(self._held) * self._like.nbytes <= _SMALL
+        rows = max(self._held) if self._small else 0
+        told = self._like.new_zeros(flags + rows * self._like.nbytes, dtype=torch.uint8)
+        self._flags, self._rows = slice(0, len(replica.parameters) + 1), (flags, rows, n)
+        self._telling = StandingGather(replica.comm, told)
+        self._told = told
 
     def step(self, replica: Replica, step: int) -> StepReport:
         """See :meth:`Strategy.step`."""
         start = time.perf_counter()
         before = self._buffers.copies()
         loss, samples = 0.0, 0
-        grads, used, buffers = [], torch.zeros(len(replica.parameters) + 1, dtype=torch.uint8), []
+        used, grads, buffers = self._told[self._flags].zero_(), [], []
         for shard, micros in replica.sampler.shares(step, replica.rank):
             self._buffers.put(before)
             replica.zero_grad()
             for micro, ids in enumerate(micros):
                 one, count = replica.backward(ids, step=step, micro=micro, item=shard)
                 loss, samples = loss + one, samples + count
+            check_gradients(replica, step)
             used[-1] |= self._buffers.changed()
             buffers.append(self._buffers.copies())
             flat, have = replica.gradients()
             grads.append(flat)
-            used[:-1] |= have
+            used[:-1] |= have.to(used.device)
+        mine = torch.stack(grads) if grads else self._like.new_empty((0, len(self._like)))
+        if self._small:
+            self._sent_along(self._told)[: len(mine)] = mine
         arrival = time.perf_counter()
-        used = replica.comm.all_gather(used).amax(0)
+        with replica.comm.phase("gradients"):
+            self._telling.run()
         idle = time.perf_counter() - arrival
+        *learned, changed = self._telling.whole[:, self._flags].amax(0)
         counts = self._counts(replica, step)
-        if used[-1]:
+        if changed:
             self._buffers.pool(buffers, counts)
-        replica.load_gradients(self._sum(replica, grads), used[:-1])
+        whole = self._summed() if self._small else self._sum(replica, mine)
+        replica.load_gradients(whole, torch.tensor([bool(one) for one in learned]))
         replica.update(sum(counts))
         return StepReport(loss, samples, samples, arrival - start, idle)
 
@@ -108,23 +127,37 @@ class Ordered(Strategy):
 
     def summary(self) -> dict[str, Any]:
         """Shards, and the bytes a step that all ranks send beyond those of an all-reduce."""
-        size = sum(self._cuts)
-        extra = sum(
-            (held - 1) * (size - cut) for held, cut in zip(self._held, self._cuts, strict=True)
-        )
-        return {"shards": self.shards, "extra_bytes_a_step": extra * self._itemsize}
+        size, ranks = len(self._like), len(self._held)
+        if self._small:
+            sent = ranks * (ranks - 1) * max(self._held) * size
+        else:
+            sent = sum(h * (size - c) for h, c in zip(self._held, self._cuts, strict=True))
+            sent += (ranks - 1) * size
+        extra = sent - 2 * (ranks - 1) * size
+        return {"shards": self.shards, "extra_bytes_a_step": extra * self._like.element_size()}
 
     def _counts(self, replica: Replica, step: int) -> list[int]:
         """Samples of each shard."""
         cut = [torch.tensor_split(ids, self.shards) for ids in replica.sampler.micro_batches(step)]
         return [sum(len(pieces[shard]) for pieces in cut) for shard in range(self.shards)]
 
-    def _sum(self, replica: Replica, grads: list[torch.Tensor]) -> torch.Tensor:
-        """Sum of all shards' gradients in the order of the shards, on every rank."""
-        comm = replica.comm
-        like, _ = replica.gradients()
-        mine = torch.stack(grads) if grads else like.new_empty((0, len(like)))
-        own = self._cuts[replica.rank]
+    def _sent_along(self, message: torch.Tensor) -> torch.Tensor:
+        """The gradients in a message, a row a shard."""
+        start, rows, n = self._rows
+        return message[start:].view(self._like.dtype).view(rows, n)
+
+    def _summed(self) -> torch.Tensor:
+        """Sum of all shards' gradients, which came with the flags, in the order of the shards."""
+        total = torch.zeros_like(self._like)
+        for held, message in zip(self._held, self._telling.whole, strict=True):
+            for shard in self._sent_along(message)[:held]:
+                total += shard
+        return total
+
+    def _sum(self, replica: Replica, mine: torch.Tensor) -> torch.Tensor:
+        """Sum of all shards' gradients in the order of the shards, on every rank: by slices."""
+        comm, like = replica.comm, self._like
+        own = self._cuts[comm.rank]
         slices = [piece.contiguous() for piece in torch.tensor_split(mine, comm.size, dim=1)]
         room = [like.new_empty((held, own)) for held in self._held]
         with comm.phase("gradients"):
