@@ -40,6 +40,8 @@ class RandomGrowth(Method):
 
     def update(self, layer: Layer, schedule: Schedule, step: int) -> torch.Tensor | None:
         """Drop the share that the schedule says, and grow to the density of the moment."""
+        if layer.density >= 1:
+            return None
         # What the schedule leaves to prune of a layer that starts dense is here left to grow.
         left = schedule.density(step, 0.0)
         density = layer.density * (1 - left * (1 - self.initial))

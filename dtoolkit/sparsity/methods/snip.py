@@ -60,15 +60,17 @@ class SNIP(Static):
         """Densities by sensitivity; layers that are dense, or empty, on purpose stay so."""
         result = {layer.name: layer.density for layer in layers}
         rest = [layer for layer in layers if 0 < layer.density < 1]
-        budget = round(sum(layer.density * layer.weight.numel() for layer in rest))
+        budget = round(sum(layer.density * _size(layer) for layer in rest))
         while rest:
             counts = dict(zip((layer.name for layer in rest), _counts(rest, budget), strict=True))
-            limits = {r.name: int(r.structure.limit * r.weight.numel()) for r in rest}
+            limits = {r.name: int(r.structure.limit * _size(r)) for r in rest}
             full = [layer for layer in rest if counts[layer.name] > limits[layer.name]]
             for layer in full or rest:
                 result[layer.name] = min(counts[layer.name], limits[layer.name]) / _size(layer)
-                budget -= limits[layer.name]
-            rest = [layer for layer in rest if layer not in full] if full else []
+            if not full:
+                break
+            budget -= sum(limits[layer.name] for layer in full)
+            rest = [layer for layer in rest if layer not in full]
         return result
 
 
