@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -69,10 +70,14 @@ def count(name: str, value: Any, least: int = 1) -> int:
 
 
 def number(
-    name: str, value: Any, *, least: float | None = None, above: float | None = None,
-    below: float = float("inf"),
-) -> float:  # fmt: skip
-    """Check a number with ``least <= value`` or ``above < value``, and ``value < below``.
+    name: str,
+    value: Any,
+    *,
+    least: float = 0.0,
+    above: float | None = None,
+    below: float = math.inf,
+) -> float:
+    """Check a number: ``least <= value``, or ``above < value`` where that is given; and ``< below``.
 
     Raises
     ------
@@ -81,10 +86,10 @@ def number(
     """
     if isinstance(value, bool) or not hasattr(value, "__float__"):
         raise TypeError(f"{name} must be a number, got {value!r}")
-    start = f"more than {above:g}" if above is not None else f"at least {least:g}"
-    fits = value > above if above is not None else value >= (least or 0.0)
+    fits = value >= least if above is None else value > above
     if not (fits and value < below):
-        end = "" if below == float("inf") else f" and less than {below:g}"
+        start = f"at least {least:g}" if above is None else f"more than {above:g}"
+        end = "" if below == math.inf else f" and less than {below:g}"
         raise ValueError(f"{name}={value}: want {start}{end}")
     return float(value)
 
