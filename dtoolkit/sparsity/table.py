@@ -79,7 +79,7 @@ def sparsifier_card(sparsifier: Sparsifier) -> str:
         ("density", f"{live / total:.4g}, asked {asked:.4g}"),
         ("weights in sparse layers", f"{total:,} before, {live:,} after"),
         ("other parameters", f"{others:,}"),
-        *([(name, text) for name, text in sparsifier.settings().items()]),
+        *sparsifier.settings().items(),
         ("steps", f"{sparsifier.steps:,}"),
     ]
     head = ["layer", "shape", "asked", "real", "before", "after"]
