@@ -30,6 +30,8 @@ class Launch:
     events : list of dict
         What the ranks sent by ``ctx.log`` and ``ctx.step`` so far: rank, step, time, metrics. Once
         the launch is done, all of them are there.
+    keeps_events : bool
+        While False, events go to the listeners alone: for who makes something smaller of very many.
     homes : list of str
         Addresses of the workers, by rank, that gave the results.
     """
@@ -38,6 +40,7 @@ class Launch:
         self.number = number
         self.name = name
         self.events: list[dict[str, Any]] = []
+        self.keeps_events = True
         self.created = time.time()
         self._status = "queued"
         self.homes: list[str] = []
@@ -146,7 +149,8 @@ class Launch:
     def receive(self, events: list[dict[str, Any]]) -> None:
         """Take in events from the ranks."""
         with self._guard:
-            self.events.extend(events)
+            if self.keeps_events:
+                self.events.extend(events)
             listeners = tuple(self._listeners)
         for event in events:
             for listener in listeners:

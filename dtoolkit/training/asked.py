@@ -5,8 +5,9 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dtoolkit.cluster import Cluster
 from dtoolkit.training.checkpoint import Checkpoint
 from dtoolkit.training.loop import Job
 from dtoolkit.training.resuming import check_resumed, state_to_resume
@@ -15,9 +16,6 @@ from dtoolkit.training.state import RunState
 from dtoolkit.training.strategy import Strategy
 from dtoolkit.training.task import check_task
 from dtoolkit.training.trial import Trial, try_task
-
-if TYPE_CHECKING:
-    from dtoolkit.cluster import Cluster
 
 __all__ = ["Asked", "job_of", "strategy_of"]
 
@@ -50,6 +48,8 @@ def job_of(cluster: Cluster, asked: Asked) -> Job:
     TypeError, ValueError
         An argument does not; the text names it.
     """
+    if not isinstance(cluster, Cluster):
+        raise TypeError(f"cluster is {type(cluster).__name__}: wanted a dtoolkit.Cluster")
     check_task(asked.task)
     strategy = strategy_of(asked.strategy)
     state = state_to_resume(asked.resume)

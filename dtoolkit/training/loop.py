@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Ended", "Job", "learn"]
 
+_THROUGH = 2**20 - 1  # tag of the word that a rank has made its steps
+_LISTEN = 0.005  # seconds between two looks at the messages
+
 
 @dataclass(frozen=True)
 class Job:
@@ -165,6 +168,22 @@ class _Rank:
         while self._one_step() is not None:
             if self.ctx.rank == 0 and self.agreement.heard():
                 self.strategy.stop(self.replica)
+        with self.ctx.comm.phase("agreement"):
+            self._hear_others_out()
+
+    def _hear_others_out(self) -> None:
+        """Rank 0, which passes a stop on, listens for one until all others are through too."""
+        comm, nothing = self.ctx.comm, torch.zeros(0, dtype=torch.uint8)
+        if self.ctx.rank != 0:
+            comm.send(nothing, 0, tag=_THROUGH)
+            return
+        others = [comm.recv(rank, _THROUGH, wait=False) for rank in range(1, comm.size)]
+        while not all(other.done() for other in others):
+            if self.agreement.heard():
+                self.strategy.stop(self.replica)
+            time.sleep(_LISTEN)
+        for other in others:
+            other.wait()
 
     def _one_step(self) -> StepReport | None:
         ctx, replica = self.ctx, self.replica

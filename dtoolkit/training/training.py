@@ -44,8 +44,12 @@ class Training:
         self._listeners: list[Callable[[dict[str, Any]], None]] = []
         self._run: Run | None = None
         launch.on_event(self._take)
-        for event in list(launch.events):  # what came before; to hear a report twice does no harm
+        launch.keeps_events = (
+            False  # a report as an event is eight times as large as in the records
+        )
+        for event in launch.events:  # what came before; to hear a report twice does no harm
             self._take(event)
+        launch.events.clear()
 
     @property
     def history(self) -> pd.DataFrame:

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from dtoolkit.errors import LayoutError
+from dtoolkit.training.plain import plain
 from dtoolkit.training.sampling import Sampler
 from dtoolkit.training.seeds import seeded
 from dtoolkit.training.settings import Settings
@@ -62,6 +63,7 @@ def try_task(task: Any, settings: Settings, *, ranks: int, shards: int | None) -
         optimizer, schedule = _stepping(task, settings, model)
         if samples is not None and samples > 1:
             _try_values(task, model, examples, torch.arange(2))
+    plain(dict(model.state_dict()), "the state of task.model()", copy=False)
     return Trial(
         shapes={
             name: (tuple(value.shape), str(value.dtype))
@@ -117,6 +119,8 @@ def _stepping(task: Any, settings: Settings, model: nn.Module) -> tuple[str, str
                 f"schedule gave {type(schedule).__name__}, which has no {name}(): wanted a "
                 "scheduler of torch.optim.lr_scheduler"
             )
+    # A state that cannot be kept would be found at the first checkpoint, or at the end.
+    plain(schedule.state_dict(), f"the state of the schedule ({type(schedule).__name__})")
     return _kind(optimizer), type(schedule).__name__
 
 

@@ -77,6 +77,41 @@ def test_arguments(
         dt.train(nothing_runs, **asked)
 
 
+class Forgetful:
+    """A schedule whose state is no plain content."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer = optimizer
+
+    def step(self) -> None:
+        """Nothing."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"seen": {1, 2}}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Nothing."""
+
+
+class Extra(nn.Linear):
+    """A module with a state beside tensors that cannot be kept."""
+
+    def get_extra_state(self) -> Any:
+        return {1, 2}
+
+    def set_extra_state(self, state: Any) -> None:
+        """Nothing."""
+
+
+def test_what_cannot_be_kept_is_told_before_it_is_learned(nothing_runs: dt.Cluster) -> None:
+    with pytest.raises(TypeError, match=r"the state of the schedule \(Forgetful\)\.seen is set"):
+        dt.train(nothing_runs, toy(), steps=2, schedule=Forgetful)
+    with pytest.raises(TypeError, match=r"the state of task\.model\(\)\._extra_state is set"):
+        dt.train(nothing_runs, toy(model=lambda: Extra(4, 2)), steps=2)
+    with pytest.raises(TypeError, match=r"cluster is str: wanted a dtoolkit\.Cluster"):
+        dt.train("here", toy(), steps=2)  # type: ignore[arg-type]
+
+
 def test_all_strategies_are_listed(nothing_runs: dt.Cluster) -> None:
     with pytest.raises(ValueError, match="no such strategy") as refused:
         dt.train(nothing_runs, toy(), "sgd", steps=2)

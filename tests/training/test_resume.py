@@ -18,7 +18,7 @@ from torch import nn
 import dtoolkit as dt
 from dtoolkit.training import Checkpoint, Run, RunState, StepReport
 from dtoolkit.training.strategies import DataParallel
-from tests.training.toys import toy
+from tests.training.toys import SAMPLES, toy
 
 STEPS = 7
 
@@ -137,6 +137,22 @@ def test_a_stop_is_heard_where_every_step_is_a_meeting(cluster2: dt.Cluster) -> 
     assert training.result(30).stopped
 
 
+@pytest.mark.parametrize("owner", [0, 1])
+def test_a_stop_is_heard_where_ranks_run_free_and_one_has_no_samples(
+    owner: int, cluster2: dt.Cluster
+) -> None:
+    task = toy(model=lambda: nn.Linear(4, 2))
+    training = dt.submit_training(
+        cluster2, task, "parameter-server-async", steps=100_000, partition=[owner] * SAMPLES
+    )
+    until(lambda: training.step > 2)
+    training.stop()
+    run = training.result(30)
+    assert run.stopped
+    assert run.history[f"samples_{owner}"].sum() == run.history["samples"].sum()
+    assert dt.train(cluster2, toy(), steps=2).state.step == 2
+
+
 class Interrupted(Exception):
     """The run comes to a bad end."""
 
@@ -197,7 +213,7 @@ def test_another_process_goes_on(cluster2: dt.Cluster, tmp_path: Path) -> None:
     dt.train(cluster2, toy(), steps=3, seed=3).save(tmp_path / "half")
     program = (
         "import dtoolkit as dt\n"
-        "from tests.training.toys import toy\n"
+        "from tests.training.toys import SAMPLES, toy\n"
         "if __name__ == '__main__':\n"
         "    with dt.Cluster(workers=2, device='cpu', timeout=100) as cluster:\n"
         f"        run = dt.train(cluster, toy(), steps=7, resume={str(tmp_path / 'half')!r})\n"
