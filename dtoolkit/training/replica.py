@@ -19,6 +19,8 @@ from dtoolkit.training.task import Examples, check_model, check_task, check_valu
 
 __all__ = ["Replica"]
 
+_WAKE = 0.05  # seconds of sleep between two looks at whether the launch goes on
+
 
 class Replica:
     """Model, optimizer and schedule of one rank, and what a strategy does with them.
@@ -154,8 +156,13 @@ class Replica:
                     f"the loss is {total} on rank {self.rank} at step {step} (micro-batch {micro})"
                 )
             if self.parameters:
-                total_loss = losses.sum()
-                (total_loss if weight == 1 else total_loss * weight).backward()
+                if not losses.requires_grad:
+                    raise ValueError(
+                        "task.loss gave losses that depend on no learned parameter: were they "
+                        "detached, or computed under no_grad?"
+                    )
+                summed = losses.sum()
+                (summed if weight == 1 else summed * weight).backward()
         self._slow(step, micro, time.perf_counter() - start)
         return total, len(ids)
 
@@ -295,10 +302,18 @@ class Replica:
                 value.grad = more if value.grad is None else value.grad.add_(more)
 
     def _slow(self, step: int, micro: int, took: float) -> None:
-        for fault in self.settings.faults:
-            pause = getattr(fault, "pause", None)
-            if pause is not None:
-                time.sleep(pause(self.settings.seed, self.rank, step, micro, took))
+        """Sleep as the faults ask for, awake enough to hear of a stop."""
+        pauses = [getattr(fault, "pause", None) for fault in self.settings.faults]
+        seconds = sum(
+            float(pause(self.settings.seed, self.rank, step, micro, took))
+            for pause in pauses
+            if pause is not None
+        )
+        end = time.perf_counter() + seconds
+        while (left := end - time.perf_counter()) > 0:
+            time.sleep(min(left, _WAKE))
+            if left > _WAKE:
+                self.comm.check()
 
     def _flat(self, tensors: list[torch.Tensor]) -> torch.Tensor:
         dtype = torch.float32

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from dtoolkit.training import Examples, Replica, Settings, Task
 from dtoolkit.training.strategies import DataParallel
@@ -152,6 +153,40 @@ def test_local_batch_norm_is_pooled(cluster2: Any) -> None:
 
 def explode(model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     return cases.loss(model, inputs, targets).clamp(max=1e30) * 1.0 + (model[2].bias[0] * 0).sqrt()
+
+
+class Twice(nn.Module):
+    """A layer inside two backward passes that run inside backward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(cases.INPUTS, cases.INPUTS)
+        self.last = nn.Linear(cases.INPUTS, cases.CLASSES)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = x.clone().requires_grad_()
+        for _ in range(2):
+            h = torch.tanh(checkpoint(self.inner, h, use_reentrant=True))
+        return self.last(h)
+
+
+def test_backward_inside_backward(cluster2: Any) -> None:
+    task = Task("twice", lambda: Twice().double(), cases.examples(), cases.loss, batch=9)
+    for options in ({"overlap": False}, {"overlap": False, "megabytes": 1e-4}):
+        check(cluster2.run(learn, task, Settings(3), options), trained(task, 3), 1e-12)
+    with pytest.raises(Exception, match=r"inner\.\w+ got a gradient after .* overlap=False"):
+        cluster2.run(learn, task, Settings(3), {"megabytes": 1e-4})
+
+
+def test_overlap_changes_no_bits(cluster2: Any) -> None:
+    task, settings = cases.task("tied"), Settings(3, accumulate=2)
+    results = [
+        cluster2.run(learn, task, settings, {"overlap": overlap, "megabytes": size})[0]["model"]
+        for overlap in (True, False)
+        for size in (1e-4, 1.0)
+    ]
+    for other in results[1:]:
+        assert all(torch.equal(other[name], value) for name, value in results[0].items())
 
 
 def test_bad_numbers_are_named(cluster2: Any) -> None:

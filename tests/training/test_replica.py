@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -18,6 +19,9 @@ class Alone:
     def __init__(self) -> None:
         self.rank, self.size, self.device = 0, 1, torch.device("cpu")
         self.comm = self
+
+    def check(self) -> None:
+        pass
 
     def all_gather_v(self, tensor: torch.Tensor) -> list[torch.Tensor]:
         return [tensor]
@@ -169,9 +173,27 @@ def test_a_model_without_parameters_can_be_stepped() -> None:
         ("gave .* for 4 samples", lambda m, x, y: cases.loss(m, x, y).mean()),
         ("one value a sample", lambda m, x, y: m(x)),
         ("one value a sample", lambda m, x, y: 3.0),
+        ("depend on no learned parameter", lambda m, x, y: cases.loss(m, x, y).detach()),
     ],
 )
 def test_a_loss_must_be_one_value_a_sample(words: str, loss: Any) -> None:
     task = Task("odd", cases.plain, cases.examples(torch.float32), loss)
     with pytest.raises((ValueError, TypeError), match=words):
         replica(task).backward(torch.arange(4), step=0, micro=0)
+
+
+class Sleepy:
+    def pause(self, seed: int, rank: int, step: int, micro: int, took: float) -> float:
+        return 0.12 if (rank, step, micro) == (0, 2, 1) else 0.0
+
+
+def test_faults_make_it_slow_and_a_stop_is_heard() -> None:
+    one = replica(cases.task(), faults=(Sleepy(), object()))
+    heard: list[float] = []
+    one.comm.check = lambda: heard.append(time.perf_counter())  # type: ignore[method-assign]
+    one.backward(torch.arange(3), step=2, micro=0)
+    assert not heard
+    start = time.perf_counter()
+    one.backward(torch.arange(3), step=2, micro=1)
+    assert time.perf_counter() - start >= 0.12
+    assert heard
