@@ -77,7 +77,7 @@ def number(
     above: float | None = None,
     below: float = math.inf,
 ) -> float:
-    """Check a number: ``least <= value``, or ``above < value`` where that is given; and ``< below``.
+    """Check that a number is at least `least`, or more than `above` if given, and less than `below`.
 
     Raises
     ------
