@@ -71,7 +71,7 @@ def average(
 
 
 def average_over(
-    comm: Communicator, state: Mapping[str, torch.Tensor], samples: float
+    comm: Communicator, state: Mapping[str, torch.Tensor], samples: float | Sequence[float]
 ) -> dict[str, torch.Tensor]:
     """Mean of the models of all ranks: what :func:`average` gives, the same bits on every rank.
 
@@ -84,8 +84,9 @@ def average_over(
     comm : Communicator
     state : mapping
         This rank's; the same names, shapes and dtypes on all ranks.
-    samples : float
-        What this rank's model weighs.
+    samples : float or sequence of float
+        What this rank's model weighs; or what each rank's does, where all know it already, which
+        saves a message.
 
     Returns
     -------
@@ -99,22 +100,28 @@ def average_over(
     MessageMismatch
         The ranks' models differ in size.
     """
-    given = comm.all_gather(torch.tensor([float(samples)], dtype=torch.float64))
-    weights = _weights(given.flatten().tolist())
+    if not isinstance(samples, Sequence):
+        mine = torch.tensor([float(samples)], dtype=torch.float64)
+        samples = comm.all_gather(mine).flatten().tolist()
+    weights = _weights(samples)
+    if len(weights) != comm.size:
+        raise ValueError(f"samples: {len(weights)} numbers for {comm.size} ranks")
     result: dict[str, torch.Tensor] = {}
     for group in _groups(state):
         flat = group.gathered(state)
         if group.counts:
             # What weighs nothing says the least that there is.
-            mine = flat if weights[comm.rank] else torch.full_like(flat, _least(flat.dtype))
-            total = comm.all_reduce(mine, "max")
+            said = flat if weights[comm.rank] else torch.full_like(flat, _least(flat.dtype))
+            total = comm.all_reduce(said, "max")
         else:
             total = _combined_over(comm, flat, weights, group.pairs)
         result |= group.scattered(total, state)
     return {name: result[name] for name in state}
 
 
-def average_model(comm: Communicator, model: nn.Module, samples: float) -> dict[str, torch.Tensor]:
+def average_model(
+    comm: Communicator, model: nn.Module, samples: float | Sequence[float]
+) -> dict[str, torch.Tensor]:
     """Mean over ranks of what a model learns and keeps; collective.
 
     Parameters
@@ -123,8 +130,8 @@ def average_model(comm: Communicator, model: nn.Module, samples: float) -> dict[
     model : nn.Module
         Left as it is. Frozen parameters are not sent; tied ones once; buffers that are not saved
         with a model are no part of it.
-    samples : float
-        What this rank's model weighs.
+    samples : float or sequence of float
+        As of :func:`average_over`.
 
     Returns
     -------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,7 +19,7 @@ __all__ = ["average_optimizer"]
 Slot = tuple[str, str]  # a parameter's name, and that of what is kept of it
 
 
-def average_optimizer(replica: Replica, samples: float) -> None:
+def average_optimizer(replica: Replica, samples: float | Sequence[float]) -> None:
     """Put the mean of all ranks' optimizer states into this rank's optimizer; collective.
 
     Tensors are averaged like parameters, weighted by samples; counts of steps are the largest. What
@@ -28,8 +29,8 @@ def average_optimizer(replica: Replica, samples: float) -> None:
     Parameters
     ----------
     replica : Replica
-    samples : float
-        What this rank's state weighs.
+    samples : float or sequence of float
+        What this rank's state weighs, or each rank's.
 
     Raises
     ------

@@ -154,6 +154,8 @@ def over_ranks(ctx, samples):
     mean = average_model(ctx.comm, model, samples[ctx.rank])
     whole = whole_state(model, mean)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    known = average_model(ctx.comm, model, samples)
+    assert all(torch.equal(known[name], value) for name, value in mean.items())
     load_average(model, mean)
     return plain, mean, whole, {k: v.clone() for k, v in model.state_dict().items()}
 

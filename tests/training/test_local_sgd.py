@@ -159,7 +159,7 @@ def test_compressed_bytes(cluster4):
     run = dt.train(cluster4, task, LocalSGD(3), steps=STEPS, compression=coder)
     sent = run.trace.filter(phase="averaging", operation="all_gather").total
     assert coder.payload_bytes(1000, torch.float32) == 10 * 8
-    assert sent == 2 * 4 * 3 * 10 * 8  # rounds x ranks x peers x payload
+    assert sent == 2 * 4 * 3 * (8 + 10 * 8)  # rounds x ranks x peers x (samples, payload)
 
 
 def test_settings_are_checked():

@@ -92,9 +92,9 @@ class LocalSGD(Strategy):
         if self.meets(step):
             before = time.perf_counter()
             with replica.comm.phase("averaging"):
-                replica.comm.barrier()
+                counts = self._counts(replica)  # here ranks wait for each other
                 idle = time.perf_counter() - before
-                self._average(replica, step)
+                self._average(replica, step, counts)
         return StepReport(
             done.loss_sum,
             done.samples,
@@ -169,26 +169,35 @@ class LocalSGD(Strategy):
         )
         return self.optimizer_state == "own" and not plain
 
-    def _average(self, replica: Replica, step: int) -> None:
+    def _counts(self, replica: Replica) -> list[float]:
+        """Samples that each rank has used in the round; collective."""
+        mine = torch.tensor([float(self._samples)], dtype=torch.float64)
+        counts: list[float] = replica.comm.all_gather(mine).flatten().tolist()
+        return counts
+
+    def _average(self, replica: Replica, step: int, counts: list[float] | None = None) -> None:
+        """End a round; `counts` are gathered where they are not given."""
+        counts = self._counts(replica) if counts is None else counts
         if self._stream is None:
-            load_average(replica.model, average_model(replica.comm, replica.model, self._samples))
+            load_average(replica.model, average_model(replica.comm, replica.model, counts))
         else:
-            self._add_changes(replica, self._stream, step)
+            self._add_changes(replica, self._stream, step, counts)
         if self.optimizer_state == "average":
-            average_optimizer(replica, self._samples)
+            average_optimizer(replica, counts)
         self._samples = 0
         self._rounds += 1
         self._within = False
 
-    def _add_changes(self, replica: Replica, stream: Stream, step: int) -> None:
+    def _add_changes(
+        self, replica: Replica, stream: Stream, step: int, counts: list[float]
+    ) -> None:
         change = (replica.flat_parameters() - self._start) * self._samples
         total = stream.sum(replica.comm, change, step=step, where=self._changed(replica, change))
-        samples = float(replica.comm.all_reduce(torch.tensor(self._samples)))
-        replica.load_parameters(self._start + total / max(samples, 1.0))
+        replica.load_parameters(self._start + total / max(sum(counts), 1.0))
         self._start = replica.flat_parameters()
         buffers = kept_buffers(replica.model)
         if buffers:
-            load_average(replica.model, average_over(replica.comm, buffers, self._samples))
+            load_average(replica.model, average_over(replica.comm, buffers, counts))
 
     def _changed(self, replica: Replica, change: torch.Tensor) -> torch.Tensor | None:
         """Elements of parameters that any rank has changed: others have no part in signs."""
