@@ -77,7 +77,7 @@ def number(
     above: float | None = None,
     below: float = math.inf,
 ) -> float:
-    """Check that a number is at least `least`, or more than `above` if given, and less than `below`.
+    """Check that a number is at least `least`, or above `above` if given, and below `below`.
 
     Raises
     ------
