@@ -13,7 +13,7 @@ from dtoolkit.spmm import distribute, plan
 
 if TYPE_CHECKING:
     from dtoolkit import faults, figures, sparsity, training
-    from dtoolkit.training import submit_training, train
+    from dtoolkit.training.train import submit_training, train
 
 __all__ = [
     "Cluster",
