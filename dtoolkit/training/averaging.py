@@ -100,10 +100,11 @@ def average_over(
     MessageMismatch
         The ranks' models differ in size.
     """
-    if not isinstance(samples, Sequence):
+    if isinstance(samples, Sequence):
+        weights = _weights(samples)
+    else:
         mine = torch.tensor([float(samples)], dtype=torch.float64)
-        samples = comm.all_gather(mine).flatten().tolist()
-    weights = _weights(samples)
+        weights = _weights(comm.all_gather(mine).flatten().tolist())
     if len(weights) != comm.size:
         raise ValueError(f"samples: {len(weights)} numbers for {comm.size} ranks")
     result: dict[str, torch.Tensor] = {}
