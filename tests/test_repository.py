@@ -33,8 +33,8 @@ LAYERS = [
     ["errors", "philox"],
     ["data", "comm", "sparsity"],
     ["cluster"],
-    ["arrays"],
-    ["spmm"],
+    ["arrays", "faults"],
+    ["spmm", "training"],
     ["graph"],
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
