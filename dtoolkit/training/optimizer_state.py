@@ -86,12 +86,18 @@ def load_optimizer(
             if name != "params":
                 group[name] = _loaded(value, group.get(name))
     optimizer.state.clear()
-    for name, parameter in parameters:
-        kept = saved["state"].get(name)
-        if kept is not None:
-            optimizer.state[parameter] = {
-                key: _placed(value, key, parameter) for key, value in kept.items()
-            }
+    for group in optimizer.param_groups:
+        # As in torch: the count of steps stays on the host, but for steps that are one kernel.
+        on_device = bool(group.get("capturable") or group.get("fused"))
+        for parameter in group["params"]:
+            kept = saved["state"].get(names[id(parameter)])
+            if kept is not None:
+                optimizer.state[parameter] = {
+                    key: _placed(
+                        value, "cpu" if key == "step" and not on_device else parameter.device
+                    )
+                    for key, value in kept.items()
+                }
 
 
 def _loaded(value: Any, before: Any) -> Any:
@@ -102,12 +108,11 @@ def _loaded(value: Any, before: Any) -> Any:
     return value
 
 
-def _placed(value: Any, key: str, parameter: nn.Parameter) -> Any:
-    """What is kept of a parameter lies where it lies, but for the count of steps (as in torch)."""
+def _placed(value: Any, device: torch.device | str) -> Any:
     if isinstance(value, torch.Tensor):
-        return value.to("cpu" if key == "step" else parameter.device, copy=True)
+        return value.to(device, copy=True)
     if isinstance(value, list):
-        return [_placed(one, key, parameter) for one in value]
+        return [_placed(one, device) for one in value]
     if isinstance(value, dict):
-        return {name: _placed(one, key, parameter) for name, one in value.items()}
+        return {name: _placed(one, device) for name, one in value.items()}
     return value

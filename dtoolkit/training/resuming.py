@@ -67,6 +67,12 @@ def check_resumed(
     if (state.schedule is not None) != bool(trial.schedule):
         had, has = ("one", "none") if state.schedule is not None else ("none", trial.schedule)
         raise _differs("schedule", had, has)
+    saved = {name for group in state.optimizer.get("groups", ()) for name in group}
+    if saved - trial.options:
+        raise ValueError(
+            f"resume: the optimizer of the saved run has {', '.join(sorted(saved - trial.options))}"
+            f", which {trial.optimizer} does not have: a run goes on with what it began with"
+        )
 
 
 def _check_model(state: RunState, trial: Trial) -> None:

@@ -31,12 +31,15 @@ class Trial:
         Samples of the training set; None where it is made on the workers.
     optimizer, schedule : str
         Their kinds, in words; the schedule's is empty where there is none.
+    options : frozenset of str
+        Names of the optimizer's settings.
     """
 
     shapes: dict[str, tuple[tuple[int, ...], str]]
     samples: int | None
     optimizer: str
     schedule: str
+    options: frozenset[str] = frozenset()
 
 
 def try_task(task: Any, settings: Settings, *, ranks: int, shards: int | None) -> Trial:
@@ -60,7 +63,7 @@ def try_task(task: Any, settings: Settings, *, ranks: int, shards: int | None) -
         model = _called("task.model()", task.model)
         if not isinstance(model, nn.Module):
             raise TypeError(f"task.model() gave {model!r}: wanted an nn.Module")
-        optimizer, schedule = _stepping(task, settings, model)
+        optimizer, schedule, options = _stepping(task, settings, model)
         if samples is not None and samples > 1:
             _try_values(task, model, examples, torch.arange(2))
     plain(dict(model.state_dict()), "the state of task.model()", copy=False)
@@ -73,6 +76,7 @@ def try_task(task: Any, settings: Settings, *, ranks: int, shards: int | None) -
         samples=samples,
         optimizer=optimizer,
         schedule=schedule,
+        options=options,
     )
 
 
@@ -93,8 +97,8 @@ def _try_sampler(
         raise LayoutError(f"partition: {error}") from None
 
 
-def _stepping(task: Any, settings: Settings, model: nn.Module) -> tuple[str, str]:
-    """Kinds of optimizer and schedule, which are made and thrown away."""
+def _stepping(task: Any, settings: Settings, model: nn.Module) -> tuple[str, str, frozenset[str]]:
+    """Kinds of optimizer and schedule, which are made and thrown away, and names of settings."""
     learned = [value for value in model.parameters() if value.requires_grad]
     make = settings.optimizer or task.optimizer
     optimizer = _called("the optimizer", make, learned or [nn.Parameter(torch.empty(0))])
@@ -111,7 +115,7 @@ def _stepping(task: Any, settings: Settings, model: nn.Module) -> tuple[str, str
         )
     plan = settings.schedule or getattr(task, "schedule", None)
     if plan is None:
-        return _kind(optimizer), ""
+        return _kind(optimizer), "", _options(optimizer)
     schedule = _called("the schedule", plan, optimizer)
     for name in ("step", "state_dict", "load_state_dict"):
         if not callable(getattr(schedule, name, None)):
@@ -121,7 +125,11 @@ def _stepping(task: Any, settings: Settings, model: nn.Module) -> tuple[str, str
             )
     # A state that cannot be kept would be found at the first checkpoint, or at the end.
     plain(schedule.state_dict(), f"the state of the schedule ({type(schedule).__name__})")
-    return _kind(optimizer), type(schedule).__name__
+    return _kind(optimizer), type(schedule).__name__, _options(optimizer)
+
+
+def _options(optimizer: torch.optim.Optimizer) -> frozenset[str]:
+    return frozenset(name for group in optimizer.param_groups for name in group)
 
 
 def _kind(optimizer: torch.optim.Optimizer) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,10 @@ OTHERS: list[tuple[dict[str, Any], str]] = [
     ({"strategy": "ordered"}, "strategy of the saved run is 'data-parallel', and 'ordered' here"),
     ({"batch": 4}, "batch of the saved run is 8, and 4 here"),
     ({"accumulate": 2}, "accumulate of the saved run is 1, and 2 here"),
+    (
+        {"optimizer": partial(torch.optim.SGD, lr=0.1, momentum=0.9)},
+        r"optimizer of the saved run has betas, .* which SGD\(lr=0.1\) does not have",
+    ),
     ({"task": toy(schedule=None)}, "schedule of the saved run is one, and none here"),
     (
         {"task": toy(train=Examples(torch.randn(9, 4), torch.zeros(9, dtype=torch.int64)))},
@@ -253,7 +258,7 @@ def test_an_own_state_that_cannot_be_kept_is_an_error_in_words(cluster2: dt.Clus
 
 def test_another_optimizer_is_refused_in_words(cluster2: dt.Cluster, saved: Path) -> None:
     def half(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-        return torch.optim.SGD(parameters[:2], lr=0.1)
+        return torch.optim.NAdam(parameters[:2], lr=0.05)
 
     with pytest.raises(dt.errors.RankError, match="optimizer has the parameters"):
         dt.train(cluster2, toy(), steps=9, resume=saved, optimizer=half)
