@@ -34,6 +34,7 @@ class RankThread:
         self._queue: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
         self._guard = threading.Lock()
         self._stoppable = False
+        self._raised = False  # a stop was raised since the last word that there are no more
         self._thread = start_thread("dtoolkit-rank", self._run)
 
     def submit(self, work: Callable[[], Any]) -> Future[Any]:
@@ -46,20 +47,27 @@ class RankThread:
         """Raise :class:`Stop` in the running function, at its next Python instruction."""
         with self._guard:
             if self._stoppable:
+                self._raised = True
                 raise_in(self._thread, Stop)
 
     def no_more_stops(self) -> None:
         """From here on nothing is raised into the thread; what was about to be is taken back.
 
-        Called in the thread, by work that has something to do whatever happens.
+        Called in the thread, by work that has something to do whatever happens. A stop is taken
+        back by letting it come here: one that is only withdrawn leaves Python looking for it at
+        every call from then on, and Python 3.11 in an endless loop if it is profiled meanwhile.
         """
         while True:
             try:
                 with self._guard:
                     self._stoppable = False
-                    raise_in(self._thread, None)
-                return
-            except Stop:  # came a moment after the function had ended
+                    raised, self._raised = self._raised, False
+                if not raised:
+                    return
+                raise_in(self._thread, Stop)
+                while True:  # it comes at the next turn
+                    pass
+            except Stop:
                 continue
 
     def retire(self) -> None:

@@ -256,3 +256,22 @@ def test_objects_put_under_a_key_outlive_what_was_freed_under_it(cluster2: dt.Cl
     cluster2.put(handle, {rank: torch.full((3,), rank + 1.0) for rank in range(2)})
     time.sleep(0.2)  # longer than freed objects wait to be forgotten
     assert [cluster2.fetch(handle, rank).sum().item() for rank in range(2)] == [3.0, 6.0]
+
+
+def profiled(ctx: Any) -> int:
+    """Profile a few calls."""
+    import cProfile
+
+    with cProfile.Profile() as profile:
+        total = sum(len(str(number)) for number in range(100))
+    assert profile.getstats()
+    return total
+
+
+def test_a_function_may_be_profiled_in_every_launch(cluster1: dt.Cluster) -> None:
+    for _ in range(3):
+        assert cluster1.run(profiled, timeout=20) == [190]
+    with pytest.raises(dt.errors.LaunchTimeout):
+        cluster1.run(lambda ctx: [None for _ in iter(int, 1)], timeout=0.3)  # never ends
+    for _ in range(2):
+        assert cluster1.run(profiled, timeout=20) == [190]
