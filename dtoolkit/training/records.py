@@ -150,7 +150,7 @@ class Records:
             rows = self._rows[rank] = _Rows(step)
         known = rows.put(step, row)
         for name, value in event.items():
-            if name.startswith(_EXTRA):
+            if name.startswith(_EXTRA) and isinstance(value, int | float):  # words have no column
                 self._extra.setdefault(name[len(_EXTRA) :], {})[rank, step] = float(value)
         if known:
             return None

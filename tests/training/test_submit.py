@@ -201,10 +201,13 @@ def test_a_run_that_was_resumed_begins_at_its_step() -> None:
 def test_what_only_one_strategy_reports_is_a_column() -> None:
     records = Records(2)
     for rank, step in itertools.product(range(2), range(3)):
-        records.take({"rank": rank, "row": report(step), "extra.share": rank + step})
+        records.take(
+            {"rank": rank, "row": report(step), "extra.share": rank + step, "extra.why": "so"}
+        )
     frame = records.frame()
     assert frame["share"].tolist() == [0.5, 1.5, 2.5]
     assert frame["share_1"].tolist() == [1, 2, 3]
+    assert "why" not in frame
 
 
 def test_a_rank_that_used_nothing_counts_for_nothing() -> None:
