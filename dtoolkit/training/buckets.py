@@ -22,8 +22,8 @@ from dtoolkit.comm.standing import StandingGather, StandingSum
 
 __all__ = ["MEGABYTES", "Buckets", "Totals"]
 
-MEGABYTES = 4.0
-"""Size of a bucket: large enough that messages are, small enough that the first leaves early."""
+MEGABYTES = 25.0
+"""Size of a bucket: few messages, and of a large model the first leaves early."""
 
 _SMALL = 1024  # bytes of gradients that go with the small message: one round instead of two
 _HEAD = 16  # bytes of the small message before the flags: samples, and the caller's flag
@@ -132,23 +132,20 @@ class Buckets:
         self._armed = False
         while len(self._under_way) < len(self._sums) - 1:
             self._send()
-        # The last bucket needs the first layer's gradient, and so the end of backward: on every
-        # rank the small message goes before it.
         if self._together:
             for bucket in self._buckets:
                 self._ready(bucket)
         self._told[:8] = torch.tensor([samples]).view(torch.uint8)
         self._told[8] = flag
         self._told[self._flags] = torch.tensor(self._used, dtype=torch.uint8)
+        # The last bucket needs the first layer's gradient, and so the end of backward: the small
+        # message goes before it, and what it waits for is other ranks, not bytes.
+        arrival = time.perf_counter()
         with self._comm.phase("gradients"):
-            arrival = time.perf_counter()
-            if self._sums:
-                telling = self._telling.start()
-                self._send()
-                telling.wait()
-            else:
-                self._telling.run()
+            self._telling.run()
         idle = time.perf_counter() - arrival
+        if self._sums:
+            self._send()
         for pending in self._under_way:
             pending.wait()
         said = self._telling.whole
