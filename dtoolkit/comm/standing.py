@@ -50,6 +50,7 @@ class _Standing(ABC):
             return self._send(*self._second(), tag + 1)
 
         def finish() -> None:
+            self._end()
             comm._record(self.operation, phase, began, call.ended, dict(self._sent), self._received)
 
         in_order = comm._transport.in_order
@@ -93,6 +94,9 @@ class _Standing(ABC):
     def _second(self) -> tuple[Tensors, Tensors]:
         raise NotImplementedError
 
+    def _end(self) -> None:  # noqa: B027  -- most have nothing
+        """What is left to do once all has come."""
+
 
 class StandingSum(_Standing):
     """The sum of a tensor over all ranks, in rank order, put in its place.
@@ -118,17 +122,20 @@ class StandingSum(_Standing):
     def __init__(self, comm: Communicator, tensor: torch.Tensor) -> None:
         super().__init__(comm)
         _check(comm, tensor)
-        pieces = list(torch.tensor_split(flat(tensor.detach()), comm.size))
+        whole = flat(tensor.detach())
+        # Two ranks tell each other all that they have: as many bytes, in one round instead of two.
+        self._pair = comm.size == 2
+        pieces = [whole, whole] if self._pair else list(torch.tensor_split(whole, comm.size))
         own = pieces[comm.rank]
         # What the others send of this rank's share; its own part lies where the sum will.
         self._rows = [own if p == comm.rank else torch.empty_like(own) for p in range(comm.size)]
         self._spread = self._others(pieces), self._others(self._rows)
         self._gather = self._others([own] * comm.size), self._others(pieces)
-        self._count(self._spread, self._gather)
+        self._count(*([self._spread] if self._pair else [self._spread, self._gather]))
 
     @property
     def _has_second(self) -> bool:
-        return True
+        return not self._pair
 
     def _first(self) -> tuple[Tensors, Tensors]:
         return self._spread
@@ -136,6 +143,10 @@ class StandingSum(_Standing):
     def _second(self) -> tuple[Tensors, Tensors]:
         reduce_into(self._rows, self._comm.rank, "sum")
         return self._gather
+
+    def _end(self) -> None:
+        if self._pair:
+            reduce_into(self._rows, self._comm.rank, "sum")
 
 
 class StandingGather(_Standing):
