@@ -62,6 +62,7 @@ def job_of(cluster: Cluster, asked: Asked) -> Job:
     strategy.check(settings)
     trial = try_task(asked.task, settings, ranks=ranks, shards=strategy.shards)
     if state is not None:
+        state = state.for_workers(ranks)
         check_resumed(state, strategy, settings, trial, ranks=ranks)
     checkpoint = Checkpoint.of(asked.checkpoint)
     if checkpoint is not None:

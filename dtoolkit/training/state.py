@@ -11,7 +11,10 @@ import torch
 
 from dtoolkit.training.plain import digest_of
 
-__all__ = ["RunState"]
+__all__ = ["MEASURED", "RunState"]
+
+MEASURED = "measured"
+"""Name, in what is a rank's own, of what a clock said: kept, but no part of the digest."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,8 +43,8 @@ class RunState:
     random : dict
         States of generators; empty where all that is random comes from the seed and the step.
     own : tuple of dict
-        By rank, what is its own: residuals, a model that differs from the others', clocks. Empty
-        where ranks hold nothing of their own.
+        By rank, what is its own: residuals, a model that differs from the others', under
+        ``"measured"`` what clocks said. Empty where ranks hold nothing of their own.
     """
 
     step: int
@@ -64,7 +67,8 @@ class RunState:
         """Digest of the content: 32 hexadecimal digits.
 
         The same content has the same digest on any machine, in any process, on any number of
-        workers that hold nothing of their own.
+        workers that hold nothing of their own. Times that were measured are left out: no two runs
+        have the same.
         """
         return digest_of(self.fields())
 
@@ -82,7 +86,8 @@ class RunState:
             **_parts("masks", self.masks),
         }
         for rank, own in enumerate(self.own):
-            parts |= _parts(f"own.{rank}", own)
+            decided = {name: value for name, value in own.items() if name != MEASURED}
+            parts |= _parts(f"own.{rank}", decided)
         return {name: digest_of(value) for name, value in parts.items()}
 
     def differs_from(self, other: RunState) -> list[str]:
@@ -95,6 +100,14 @@ class RunState:
     def without_own(self) -> RunState:
         """The same without what is a rank's own: what all ranks share."""
         return replace(self, own=())
+
+    def for_workers(self, workers: int) -> RunState:
+        """The same for so many workers: times that others measured on theirs are left behind.
+
+        What else is a rank's own stays, for whoever refuses to go on with it.
+        """
+        only_measured = all(set(own) <= {MEASURED} for own in self.own)
+        return self.without_own() if workers != self.workers and only_measured else self
 
     @property
     def nbytes(self) -> int:

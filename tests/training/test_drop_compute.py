@@ -14,6 +14,7 @@ from dtoolkit.faults import Slow
 from dtoolkit.faults.delays import Exponential
 from dtoolkit.training import Replica, Sampler, Settings, Task
 from dtoolkit.training.seeds import seeded
+from dtoolkit.training.state import MEASURED
 from dtoolkit.training.strategies import DataParallel, DropCompute
 from dtoolkit.training.strategy import Strategy
 from tests.training import cases
@@ -194,7 +195,8 @@ def test_the_table_holds_what_was_measured(cluster2: Any) -> None:
     settings = Settings(5, accumulate=6, faults=faults)
     strategy = DropCompute(warmup=9)
     owns = cluster2.run(own_after, task, settings, strategy)
-    times = torch.tensor([next(iter(own.values())) for own in owns], dtype=torch.float64).numpy()
+    tables = [table for own in owns for table in own[MEASURED].values()]
+    times = torch.tensor(tables, dtype=torch.float64).numpy()
     assert times.shape == (2, 4, 7)  # without the first step; micro-batches, then the whole step
     drawn = Exponential(0.004).table(0, workers=2, steps=5, micro_batches=6)[:, 1:]
     assert (times[:, :, :6] > drawn).all()
@@ -216,7 +218,7 @@ def test_where_no_gain_is_expected_nothing_is_dropped(cluster1: Any) -> None:
         for gain in (0.1, 0.0, -0.1):
             strategy = DropCompute()
             strategy.configure(Replica(ctx, cases.task(batch=23), Settings(1, accumulate=6)))
-            strategy.restore({"threshold, gain, drop": [0.5, gain, 0.2]})
+            strategy.restore({MEASURED: {"threshold, gain, drop": [0.5, gain, 0.2]}})
             found.append(strategy.summary()["threshold"])
         return found
 
@@ -252,13 +254,32 @@ def test_what_was_measured_and_chosen_goes_on(cluster2: Any) -> None:
     options = {"seed": 1, "accumulate": PIECES, "faults": [Slow(0, seconds=0.02)]}
     one = train(cluster2, task, strategy, steps=3, **options)
     assert one.summary["threshold"] == math.inf
-    assert all(len(rows) == 2 for own in one.state.own for rows in own.values())
+    for own in one.state.own:
+        assert [len(rows) for rows in own[MEASURED].values()] == [2]
     two = train(cluster2, task, strategy, steps=5, resume=one, **options)
     threshold = two.summary["threshold"]
     assert threshold < 0.12  # one more step to begin with, and the third to measure
     three = train(cluster2, task, strategy, steps=7, resume=two, **options)
     assert three.summary["threshold"] == threshold
     assert three.history["dropped"].min() > 0
+
+
+def test_the_clock_is_no_part_of_the_digest(cluster1: Any) -> None:
+    runs = [
+        train(cluster1, cases.task(batch=23), DropCompute(warmup=9), steps=3, accumulate=PIECES)
+        for _ in range(2)
+    ]
+    assert runs[0].state.own != runs[1].state.own
+    assert runs[0].state.digest() == runs[1].state.digest()
+
+
+def test_other_workers_measure_for_themselves(cluster1: Any, cluster2: Any) -> None:
+    task, strategy = cases.task(batch=23), DropCompute(warmup=2)
+    first = train(cluster2, task, strategy, steps=2, accumulate=PIECES)
+    assert first.state.own
+    again = train(cluster1, task, strategy, steps=4, accumulate=PIECES, resume=first)
+    (table,) = again.state.own[0][MEASURED].values()
+    assert len(table) == 1  # of two steps: the first one pays for what is made once
 
 
 def test_other_workers_go_on_with_a_given_threshold(cluster1: Any, cluster2: Any) -> None:

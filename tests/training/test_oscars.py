@@ -14,6 +14,7 @@ import dtoolkit as dt
 from dtoolkit.errors import RankError
 from dtoolkit.training import Settings, Task, tasks
 from dtoolkit.training.oscars import local_steps, simulate
+from dtoolkit.training.state import MEASURED
 from dtoolkit.training.strategies import Oscars
 from tests.training import cases
 from tests.training.reference import trained
@@ -129,7 +130,7 @@ def test_really_slow_workers_make_about_the_rules_counts(cluster4: dt.Cluster) -
     idle = later["idle"].median()
     assert idle[0] < 4 * unit
     assert idle[3] < 4 * unit
-    assert run.state.own[0]["seconds"] > unit
+    assert run.state.own[0][MEASURED]["seconds"] > unit
     # Step times are known after a stop: no round of single steps.
     more = dt.train(cluster4, task(), "oscars", steps=7, faults=slow, resume=run)
     assert more.by_worker()["local_steps"].tolist()[0] > 3

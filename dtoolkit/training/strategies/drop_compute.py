@@ -11,6 +11,7 @@ import torch
 
 from dtoolkit.training.dropcompute import FEWEST_BEFORE, Threshold, best_threshold
 from dtoolkit.training.dropsimulation import simulate
+from dtoolkit.training.state import MEASURED
 from dtoolkit.training.steptimes import check_count, check_time
 from dtoolkit.training.strategies.data_parallel import DataParallel
 from dtoolkit.training.strategy import Promise, StepReport
@@ -148,18 +149,20 @@ class DropCompute(DataParallel):
         """See :meth:`Strategy.own_state`: the threshold that was chosen, or what was measured."""
         own = super().own_state()
         if self._chosen is not None:
-            own[_CHOSEN] = [float(self._chosen), self._chosen.gain, self._chosen.dropped]
+            chosen = [float(self._chosen), self._chosen.gain, self._chosen.dropped]
+            own[MEASURED] = {_CHOSEN: chosen}
         elif self._table:
-            own[_MEASURED] = [list(row) for row in self._table]
+            own[MEASURED] = {_TIMES: [list(row) for row in self._table]}
         return own
 
     def restore(self, own: dict[str, Any]) -> None:
         """See :meth:`Strategy.restore`."""
         own = dict(own)
-        chosen, measured = own.pop(_CHOSEN, None), own.pop(_MEASURED, [])
+        measured = own.pop(MEASURED, {})
         super().restore(own)
         if self.threshold is None:
-            self._table = [list(row) for row in measured]
+            self._table = [list(row) for row in measured.get(_TIMES, [])]
+            chosen = measured.get(_CHOSEN)
             if chosen is not None:
                 self._choose(*chosen)
 
@@ -233,7 +236,7 @@ class DropCompute(DataParallel):
         self._table = []
 
 
-_CHOSEN, _MEASURED = "threshold, gain, drop", "times of micro-batches and step"
+_CHOSEN, _TIMES = "threshold, gain, drop", "times of micro-batches and step"
 
 
 def _enough(pieces: int, source: str) -> None:

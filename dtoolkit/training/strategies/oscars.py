@@ -14,6 +14,7 @@ from dtoolkit.training.compression import as_compressor
 from dtoolkit.training.local_step import local_step, step_schedule
 from dtoolkit.training.message import Message
 from dtoolkit.training.service import Service
+from dtoolkit.training.state import MEASURED
 from dtoolkit.training.strategies.local_sgd import LocalSGD
 from dtoolkit.training.strategy import Promise, StepReport
 
@@ -168,14 +169,14 @@ class Oscars(LocalSGD):
         if self._count is not None and self._count != self._round:
             own |= {"local": self._count, "workers": self._replica.size}
         if self._seconds is not None and self._planned is None:
-            own |= {"seconds": self._seconds, "workers": self._replica.size}
+            own |= {MEASURED: {"seconds": self._seconds}, "workers": self._replica.size}
         return own
 
     def restore(self, own: dict[str, Any]) -> None:
         """See :meth:`Strategy.restore`."""
         super().restore(own)
         self._count = int(own["local"]) if "local" in own else None
-        self._seconds = own.get("seconds")
+        self._seconds = own.get(MEASURED, {}).get("seconds")
 
     def cite(self) -> str:
         """What to cite."""
