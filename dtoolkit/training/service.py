@@ -11,6 +11,7 @@ What goes wrong while it answers is raised on every rank that asks.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -93,6 +94,19 @@ class Service:
             self._host.close(_PATIENCE)
         else:
             self._comm.send(pack(Message(_CLOSE)), _HOST, _TAG)
+
+    def end(self, *, quiet: bool) -> None:
+        """End this rank's part whatever happened: an error goes by, or not all has been answered.
+
+        Parameters
+        ----------
+        quiet : bool
+            Nothing is under way.
+        """
+        if quiet and sys.exc_info()[0] is None:
+            self.close()
+        else:
+            self.abandon()
 
     def abandon(self) -> None:
         """End the thread at once, whatever is under way: after an error, on any rank."""

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import torch
 
-__all__ = ["Compressor", "Payload", "check_kept", "check_vector", "index_dtype", "kept"]
+__all__ = ["Compressor", "Payload", "check_vector", "index_dtype"]
 
 Payload = tuple[torch.Tensor, ...]
 
@@ -133,36 +133,6 @@ def check_vector(flat: torch.Tensor) -> None:
             f"flat: {int((~finite).sum())} of {flat.numel()} elements are not finite, the first "
             f"at {first} ({flat[first].item()}): they would be sent, or stay in what is owed"
         )
-
-
-def kept(n: int, share: float | None, k: int | None) -> int:
-    """How many of n elements are sent: `k`, or the nearest number to `share`, but one at least."""
-    wanted = k if k is not None else round((share or 0.0) * n)
-    return min(n, max(1, wanted))
-
-
-def check_kept(share: float | None, k: int | None) -> float | None:
-    """Check the two ways to say how much is sent; return the share, 0.01 where neither is given.
-
-    Raises
-    ------
-    ValueError, TypeError
-    """
-    if k is not None:
-        if share is not None:
-            raise ValueError(f"share={share!r}, k={k!r}: give one of the two")
-        if isinstance(k, bool) or not isinstance(k, int):
-            raise TypeError(f"k={k!r}: wanted an integer")
-        if k < 1:
-            raise ValueError(f"k={k}: wanted at least 1")
-        return None
-    if share is None:
-        return 0.01
-    if isinstance(share, bool) or not isinstance(share, int | float):
-        raise TypeError(f"share={share!r}: wanted a number")
-    if not 0 < share <= 1:
-        raise ValueError(f"share={share!r}: wanted more than 0 and at most 1")
-    return share
 
 
 def index_dtype(n: int) -> torch.dtype:

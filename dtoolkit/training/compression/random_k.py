@@ -9,19 +9,14 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from dtoolkit.training.compression.base import (
-    Compressor,
-    Payload,
-    check_kept,
-    check_vector,
-    kept,
-)
+from dtoolkit.training.compression.base import Payload, check_vector
+from dtoolkit.training.compression.some_elements import SomeElements
 
 __all__ = ["RandomK"]
 
 
 @dataclass(frozen=True)
-class RandomK(Compressor):
+class RandomK(SomeElements):
     """Send k random elements. Their places follow from the key and are not sent.
 
     All ranks of a sum draw the same places, so that an all-reduce of k values carries it, and the
@@ -32,32 +27,16 @@ class RandomK(Compressor):
 
     Parameters
     ----------
-    share : float, optional
-        Part of the elements that is sent, more than 0 and at most 1; at least one element is.
-        0.01 by default.
-    k : int, optional
-        Their number, instead of `share`.
-    error_feedback : bool
-        Add what was not sent to the next vector.
-
-    Raises
-    ------
-    ValueError, TypeError
+    share, k, error_feedback
+        As of :class:`~dtoolkit.training.compression.some_elements.SomeElements`: 1% by default.
     """
 
     name: ClassVar[str] = "random-k"
     additive: ClassVar[bool] = True
 
-    share: float | None = None
-    k: int | None = None
-    error_feedback: bool = True
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "share", check_kept(self.share, self.k))
-
     def layout(self, n: int, dtype: torch.dtype) -> list[tuple[torch.dtype, int]]:
         """Values alone; see :meth:`Compressor.layout`."""
-        return [(dtype, kept(n, self.share, self.k))]
+        return [(dtype, self.count(n))]
 
     def compress(self, flat: torch.Tensor, *, key: int = 0) -> Payload:
         """Give the values at the places of the key; see :meth:`Compressor.compress`."""
@@ -75,7 +54,7 @@ class RandomK(Compressor):
 
     def places(self, n: int, key: int) -> torch.Tensor:
         """Places that a key stands for: int64, ascending, each at most once."""
-        k = kept(n, self.share, self.k)
+        k = self.count(n)
         if k == n:
             return torch.arange(n)
         drawn = np.random.Generator(np.random.PCG64(key)).choice(n, k, replace=False, shuffle=False)
@@ -83,7 +62,7 @@ class RandomK(Compressor):
 
     def pace(self, n: int) -> float:
         """The share that is sent; see :meth:`Compressor.pace`."""
-        return kept(n, self.share, self.k) / max(n, 1)
+        return self.count(n) / max(n, 1)
 
     def cite(self) -> str:
         """See :meth:`Compressor.cite`."""

@@ -8,20 +8,14 @@ from typing import ClassVar
 
 import torch
 
-from dtoolkit.training.compression.base import (
-    Compressor,
-    Payload,
-    check_kept,
-    check_vector,
-    index_dtype,
-    kept,
-)
+from dtoolkit.training.compression.base import Payload, check_vector, index_dtype
+from dtoolkit.training.compression.some_elements import SomeElements
 
 __all__ = ["TopK"]
 
 
 @dataclass(frozen=True)
-class TopK(Compressor):
+class TopK(SomeElements):
     """Send the k elements of largest magnitude with their places.
 
     Exactly k, also where magnitudes tie: of equal ones those that come first. The values travel as
@@ -30,37 +24,21 @@ class TopK(Compressor):
 
     Parameters
     ----------
-    share : float, optional
-        Part of the elements that is sent, more than 0 and at most 1; at least one element is.
-        0.01 by default.
-    k : int, optional
-        Their number, instead of `share`.
-    error_feedback : bool
-        Add what was not sent to the next vector.
-
-    Raises
-    ------
-    ValueError, TypeError
+    share, k, error_feedback
+        As of :class:`~dtoolkit.training.compression.some_elements.SomeElements`: 1% by default.
     """
 
     name: ClassVar[str] = "top-k"
 
-    share: float | None = None
-    k: int | None = None
-    error_feedback: bool = True
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "share", check_kept(self.share, self.k))
-
     def layout(self, n: int, dtype: torch.dtype) -> list[tuple[torch.dtype, int]]:
         """Values and places; see :meth:`Compressor.layout`."""
-        k = kept(n, self.share, self.k)
+        k = self.count(n)
         return [(dtype, k), (index_dtype(n), k)]
 
     def compress(self, flat: torch.Tensor, *, key: int = 0) -> Payload:
         """Give values and places, by place; see :meth:`Compressor.compress`."""
         check_vector(flat)
-        places = _largest(flat.abs(), kept(flat.numel(), self.share, self.k))
+        places = _largest(flat.abs(), self.count(flat.numel()))
         return flat[places], places.to(index_dtype(flat.numel()))
 
     def expand(self, payload: Sequence[torch.Tensor], n: int, *, key: int = 0) -> torch.Tensor:
@@ -70,7 +48,7 @@ class TopK(Compressor):
 
     def pace(self, n: int) -> float:
         """Root of the share that is sent; see :meth:`Compressor.pace`."""
-        return (kept(n, self.share, self.k) / max(n, 1)) ** 0.5
+        return (self.count(n) / max(n, 1)) ** 0.5
 
     def cite(self) -> str:
         """See :meth:`Compressor.cite`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -156,12 +155,8 @@ class Oscars(LocalSGD):
     def finish(self, replica: Replica) -> None:
         """See :meth:`Strategy.finish`."""
         service, self._service = self._service, None
-        if service is None:
-            return
-        if self._quiet and sys.exc_info()[0] is None:
-            service.close()
-        else:
-            service.abandon()
+        if service is not None:
+            service.end(quiet=self._quiet)
 
     def own_state(self) -> dict[str, Any]:
         """See :meth:`Strategy.own_state`: what local SGD has, and the count of local steps."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import io
-import sys
 import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -185,12 +184,8 @@ class ParameterServer(Strategy):
     def finish(self, replica: Replica) -> None:
         """See :meth:`Strategy.finish`."""
         service, self._service = self._service, None
-        if service is None:
-            return
-        if self._quiet and sys.exc_info()[0] is None:
-            service.close()
-        else:
-            service.abandon()
+        if service is not None:
+            service.end(quiet=self._quiet)
 
     def own_state(self) -> dict[str, Any]:
         """See :meth:`Strategy.own_state`: what is owed, and on rank 0 the count of pushes."""
