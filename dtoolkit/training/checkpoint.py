@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import operator
 import os
+import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+from dtoolkit.training.statefile import check_target
 
 __all__ = ["Checkpoint"]
 
@@ -64,15 +67,27 @@ class Checkpoint:
         Raises
         ------
         OSError
-            There is no such folder, or the path is a folder.
+            The path is a folder, a device or the like, or nothing can be written beside it.
         """
         path = Path(self.path).expanduser().absolute()
-        if here and path.is_dir():
-            raise IsADirectoryError(f"checkpoint: {path} is a folder; name a file in it")
-        if here and not path.parent.is_dir():
-            raise FileNotFoundError(f"checkpoint: there is no folder {path.parent}")
+        if here:
+            _check_writable(path)
         return replace(self, path=str(path))
 
     def interval(self, steps: int) -> int:
         """Steps between two checkpoints of a run of so many steps."""
         return self.every or max(1, -(-steps // _TIMES))
+
+
+def _check_writable(path: Path) -> None:
+    try:
+        check_target(path)
+    except OSError as error:
+        raise type(error)(f"checkpoint: {error}") from None
+    try:  # permissions do not tell of a file system that is read-only, full, or no real one
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.") as file:
+            file.write(b"0")
+    except OSError as error:
+        raise type(error)(
+            f"checkpoint: nothing can be written in {path.parent} ({error.strerror})"
+        ) from None

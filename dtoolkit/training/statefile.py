@@ -18,7 +18,15 @@ import torch
 from dtoolkit.training.plain import digest_of
 from dtoolkit.training.state import RunState
 
-__all__ = ["read_parts", "read_state", "state_of", "state_part", "write_parts", "write_state"]
+__all__ = [
+    "check_target",
+    "read_parts",
+    "read_state",
+    "state_of",
+    "state_part",
+    "write_parts",
+    "write_state",
+]
 
 FORMAT = "dtoolkit training"
 VERSION = 1
@@ -43,10 +51,8 @@ def write_parts(path: str | os.PathLike[str], parts: Mapping[str, Any]) -> None:
         The file cannot be written; what was there before stays.
     """
     target = Path(path)
-    if target.is_dir():
-        raise IsADirectoryError(f"{target} is a folder: name a file in it")
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {target.parent}: make it first")
+    check_target(target)
+    _remove_stale(target)
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     header = {"format": FORMAT, "version": VERSION, "digest": digest_of(parts)}
     try:
@@ -58,6 +64,22 @@ def write_parts(path: str | os.PathLike[str], parts: Mapping[str, Any]) -> None:
     finally:
         partial.unlink(missing_ok=True)
     _sync_folder(target.parent)
+
+
+def check_target(target: Path) -> None:
+    """Refuse a place where no file can be written: nothing but a regular file is ever replaced.
+
+    Raises
+    ------
+    OSError
+        It is a folder, a device or the like, or there is no folder to write it in.
+    """
+    if target.is_dir():
+        raise IsADirectoryError(f"{target} is a folder: name a file in it")
+    if target.exists() and not target.is_file():
+        raise FileExistsError(f"{target} is no regular file, and is not replaced: name another")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {target.parent}: make it first")
 
 
 def read_parts(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -128,6 +150,25 @@ def _content(name: str) -> Any:
 
 def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"
+
+
+def _remove_stale(target: Path) -> None:
+    """Remove what processes left that ended while they wrote; those that live may be writing."""
+    before, after = f".{target.name}.", ".partial"
+    for name in os.listdir(target.parent):
+        number = name.removeprefix(before).removesuffix(after)
+        if name == before + number + after and number.isdecimal() and not _lives(int(number)):
+            (target.parent / name).unlink(missing_ok=True)
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass  # it is another person's
+    return True
 
 
 def _sync_folder(folder: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -88,3 +90,25 @@ def test_a_folder_that_is_not_there_is_told_and_the_old_file_stays(
         run.save(tmp_path / "no" / "run")
     with pytest.raises(IsADirectoryError, match="is a folder"):
         run.save(tmp_path)
+
+
+def test_only_a_regular_file_is_ever_replaced(run: Run, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(FileExistsError, match="is no regular file, and is not replaced"):
+        run.save(pipe)
+    with pytest.raises(FileExistsError, match="is no regular file"):
+        run.state.save(os.devnull)
+    assert pipe.is_fifo()
+    assert os.listdir(tmp_path) == ["pipe"]
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next(run: Run, tmp_path: Path) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait(30)
+    stale = tmp_path / f".run.{ended.pid}.partial"
+    others = [".run.1.partial", f".run2.{ended.pid}.partial", ".run.mine.partial"]
+    for name in (stale.name, *others):
+        (tmp_path / name).write_bytes(b"half")
+    run.save(tmp_path / "run")
+    assert sorted(os.listdir(tmp_path)) == sorted(["run", *others])
