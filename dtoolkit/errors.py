@@ -211,7 +211,9 @@ class ReplicaMismatch(DtoolkitError):
             f"after {step} steps rank(s) {', '.join(map(str, ranks))} hold something else than "
             f"rank 0: {shown}{more}. Something in the task depends on the rank (a process id, the "
             "time, a branch, a device): what is random must come from torch's, NumPy's or Python's "
-            "generator, which are seeded alike on all ranks"
+            "generator, which are seeded alike on all ranks. With a strategy of your own: its step "
+            "did not bring the ranks together, or it should say replicated = False and have a "
+            "reconcile"
         )
 
 

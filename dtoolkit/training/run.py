@@ -177,14 +177,13 @@ class Run:
         return {n: float(last[n].iloc[0]) for n in names} if len(last) else {}
 
     def _steps(self) -> str:
-        here = len(self.history)
         text = f"{self.state.step:,} of {int(self.settings['steps']):,}"
-        if here != self.state.step:
-            text += f", {here:,} of them here"
+        if len(self.history) and (first := int(self.history["step"].iloc[0])):
+            text += f", from step {first:,} on"
         return f"{text}, in {self.seconds:.1f} s"
 
     def __repr__(self) -> str:
-        lines = [f"  {name:<16}{value}" for name, value in self.facts()]
+        lines = [f"  {name:<19} {value}" for name, value in self.facts()]
         return "\n".join([self.heading, *lines])
 
     def _repr_html_(self) -> str:
