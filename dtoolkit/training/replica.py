@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from dtoolkit.training.evaluation import evaluate
+from dtoolkit.training.finite import penalty_gradients
 from dtoolkit.training.norm import Ranks, has_batch_norm, over_ranks
 from dtoolkit.training.sampling import Sampler
 from dtoolkit.training.seeds import seeded
@@ -85,6 +86,7 @@ class Replica:
             raise TypeError(f"task.model() gave {self.model!r}: wanted an nn.Module")
         self.model.to(self.device)
         check_model(self.model)
+        self._step: int | None = None  # of the last backward: what errors of an update name
         self._norm: Ranks | None = None
         if self.batch_norm == "sync" and self.size > 1 and has_batch_norm(self.model):
             # Of its own: gradients of other layers are under way while backward runs.
@@ -143,6 +145,7 @@ class Replica:
         ValueError
             The loss is not one value a sample.
         """
+        self._step = step
         if not len(ids):
             self._stand_in(step, micro)
             return 0.0, 0
@@ -294,9 +297,8 @@ class Replica:
         penalty = getattr(self.task, "penalty", None)
         if penalty is None or not self.parameters:
             return
-        learned = [value for _, value in self.parameters]
-        extra = torch.autograd.grad(penalty(self.model), learned, allow_unused=True)
-        for value, more in zip(learned, extra, strict=True):
+        extra = penalty_gradients(self, penalty(self.model), self._step)
+        for (_, value), more in zip(self.parameters, extra, strict=True):
             if more is not None:
                 more = more if share == 1 else more * share
                 value.grad = more if value.grad is None else value.grad.add_(more)
