@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dtoolkit.cluster import Cluster
@@ -15,6 +15,7 @@ from dtoolkit.training.settings import Settings
 from dtoolkit.training.state import RunState
 from dtoolkit.training.strategy import Strategy
 from dtoolkit.training.task import check_task
+from dtoolkit.training.terms import Stepping, terms_of
 from dtoolkit.training.trial import Trial, try_task
 
 __all__ = ["Asked", "job_of", "strategy_of"]
@@ -34,6 +35,7 @@ class Asked:
     optimizer: Any
     schedule: Any
     compression: Any
+    batch_norm: Any
     faults: Any
     checkpoint: Any
     resume: Any
@@ -60,7 +62,8 @@ def job_of(cluster: Cluster, asked: Asked) -> Job:
         if check is not None:
             check(ranks)
     strategy.check(settings)
-    trial = try_task(asked.task, settings, ranks=ranks, shards=strategy.shards)
+    _check_batch_norm(strategy, settings)
+    settings, trial = _tried(asked.task, strategy, settings, ranks)
     if state is not None:
         state = state.for_workers(ranks)
         check_resumed(state, strategy, settings, trial, ranks=ranks)
@@ -100,6 +103,20 @@ def strategy_of(value: Any) -> Strategy:
     )
 
 
+def _tried(task: Any, strategy: Strategy, settings: Settings, ranks: int) -> tuple[Settings, Trial]:
+    """Try the task; the settings with what optimizer and schedule were when they were made."""
+    stepping = Stepping()
+    make = settings.optimizer or task.optimizer
+    plan = settings.schedule or getattr(task, "schedule", None)
+    watched = replace(
+        settings,
+        optimizer=stepping.made_by_optimizer(make),
+        schedule=None if plan is None else stepping.made_by_schedule(plan),
+    )
+    trial = try_task(task, watched, ranks=ranks, shards=strategy.shards)
+    return replace(settings, terms=terms_of(strategy, settings, stepping)), trial
+
+
 def _settings(asked: Asked, state: RunState | None) -> Settings:
     seed, batch = asked.seed, asked.batch
     if state is not None:  # what is not said is as it was
@@ -123,6 +140,7 @@ def _settings(asked: Asked, state: RunState | None) -> Settings:
         schedule=asked.schedule,
         compression=_compressor(asked.compression),
         faults=_faults(asked.faults),
+        batch_norm=_batch_norm(asked.batch_norm),
         evaluate_every=(
             None
             if asked.evaluate_every is None
@@ -148,6 +166,24 @@ def _compressor(value: Any) -> Any:
     from dtoolkit.training.compression import as_compressor
 
     return as_compressor(value)
+
+
+def _batch_norm(value: Any) -> str | None:
+    if value is not None and value not in ("sync", "local"):
+        raise ValueError(
+            f"batch_norm={value!r}: wanted 'sync' (statistics of all workers' samples), 'local' "
+            "(each worker its own), or None for the strategy's choice"
+        )
+    return None if value is None else str(value)
+
+
+def _check_batch_norm(strategy: Strategy, settings: Settings) -> None:
+    """Refuse joint statistics where workers do not step together: they would wait for ever."""
+    if settings.batch_norm == "sync" and strategy.batch_norm == "local":
+        raise ValueError(
+            f"batch_norm='sync': with {strategy.name} workers do not step together, and have no "
+            "joint batch whose statistics these could be; it has 'local' alone"
+        )
 
 
 def _faults(value: Any) -> tuple[Any, ...]:
@@ -183,6 +219,7 @@ def _about(
             "optimizer": trial.optimizer,
             "schedule": trial.schedule,
             "compression": "" if settings.compression is None else repr(settings.compression),
+            "batch_norm": settings.batch_norm or strategy.batch_norm,
             "evaluate_every": settings.evaluate_every,
             "citation": str(cite()) if callable(cite) else "",
         },

@@ -28,6 +28,7 @@ def train(
     optimizer: Any = None,
     schedule: Any = None,
     compression: Any = None,
+    batch_norm: str | None = None,
     faults: Any = None,
     checkpoint: Any = None,
     resume: Any = None,
@@ -61,6 +62,10 @@ def train(
     compression : str or Compressor, optional
         Makes what is exchanged smaller: "top-k", "random-k", "sign", or one of
         :mod:`dtoolkit.training.compression`.
+    batch_norm : "sync" or "local", optional
+        Whose statistics batch norm uses: those of all workers' samples together, or each worker's
+        own. By default the strategy's choice; those whose workers do not step together have
+        "local" alone.
     faults : fault or list, optional
         What goes wrong on purpose, such as ``[dt.faults.Slow(rank=1, factor=3)]``.
     checkpoint : path or Checkpoint, optional
@@ -104,6 +109,7 @@ def train(
         optimizer=optimizer,
         schedule=schedule,
         compression=compression,
+        batch_norm=batch_norm,
         faults=faults,
         checkpoint=checkpoint,
         resume=resume,
@@ -130,6 +136,7 @@ def submit_training(
     optimizer: Any = None,
     schedule: Any = None,
     compression: Any = None,
+    batch_norm: str | None = None,
     faults: Any = None,
     checkpoint: Any = None,
     resume: Any = None,
@@ -156,6 +163,7 @@ def submit_training(
             optimizer=optimizer,
             schedule=schedule,
             compression=compression,
+            batch_norm=batch_norm,
             faults=faults,
             checkpoint=checkpoint,
             resume=resume,

@@ -52,6 +52,18 @@ ARGUMENTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"schedule": lambda o: None}, TypeError, r"schedule gave NoneType, which has no step\(\)"),
     ({"compression": "zip"}, ValueError, "compression='zip'"),
     ({"compression": 3}, TypeError, "compression=3"),
+    ({"batch_norm": "global"}, ValueError, "batch_norm='global': wanted 'sync' .*, 'local'"),
+    ({"batch_norm": True}, ValueError, "batch_norm=True: wanted"),
+    *(
+        (
+            {"batch_norm": "sync", "strategy": name, "accumulate": 4},
+            ValueError,
+            f"batch_norm='sync'.*{name}.*'local' alone|dropcompute has 'local' alone",
+        )
+        for name in ("local-sgd", "gossip", "oscars", "dropcompute")
+        if name in STRATEGIES
+    ),
+    ({"batch_norm": "local", "strategy": "ordered"}, ValueError, "ordered has 'shard' alone"),
     ({"faults": [3]}, TypeError, "faults: 3 is no fault"),
     ({"faults": [dt.faults.Slow(rank=5, seconds=1)]}, ValueError, "rank=5"),
     ({"checkpoint": 3}, TypeError, "checkpoint is int"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -286,3 +287,19 @@ def test_a_task_without_parameters_to_learn(cluster2: dt.Cluster) -> None:
     run = dt.train(cluster2, task, steps=3)
     assert run.state.model == {}
     assert len(run.history) == 3
+
+
+def test_whose_statistics_batch_norm_uses_can_be_chosen(cluster_of: Any) -> None:
+    def trained(workers: int, **more: Any) -> dict[str, torch.Tensor]:
+        task = toy(model=normed, optimizer=partial(torch.optim.SGD, lr=0.1))
+        run = dt.train(cluster_of(workers), task, steps=2, seed=1, **more)
+        assert run.settings["batch_norm"] == more.get("batch_norm", "sync")
+        return run.state.model
+
+    def normed() -> nn.Module:
+        return nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 2))
+
+    alone, local = trained(1), trained(2, batch_norm="local")
+    for joint in (trained(2), trained(2, batch_norm="sync")):
+        torch.testing.assert_close(joint, alone)
+    assert not torch.allclose(local["0.weight"], alone["0.weight"], atol=1e-5)
