@@ -3,11 +3,14 @@
 Where ranks step in lock, a batch is one batch however many ranks share it: its statistics are those
 of all its samples. Each rank tells count, mean and sum of squared deviations of its part, which are
 combined in rank order (Chan, Golub and LeVeque 1983), so that a rank without samples does no harm.
+
+Where each rank or shard has statistics of its own, a share may be one sample, or have one value a
+channel: that has no variance. For such a forward a layer uses its running statistics, as evaluation
+does, and leaves them as they are.
 """
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import torch
@@ -15,7 +18,7 @@ from torch import nn
 from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
 
-__all__ = ["Ranks", "has_batch_norm", "over_ranks", "spans_ranks"]
+__all__ = ["Ranks", "has_batch_norm", "over_ranks", "share_by_share", "spans_ranks"]
 
 
 def has_batch_norm(model: nn.Module) -> bool:
@@ -29,10 +32,11 @@ def spans_ranks(module: nn.Module) -> bool:
 
 
 def over_ranks(model: nn.Module, ranks: Ranks) -> nn.Module:
-    """A copy of a model whose batch norm uses the statistics of all ranks while it trains.
+    """Make a model's batch norm use the statistics of all ranks while it trains; in place.
 
-    Names in the state dict stay as they are, and so does what evaluation gives. Gradients are those
-    of the sum of all ranks' losses: equal to one process with the joint batch, to rounding.
+    Modules, parameters and hooks stay the objects they are, names in the state dict stay, and so
+    does what evaluation gives. Gradients are those of the sum of all ranks' losses: equal to one
+    process with the joint batch, to rounding.
 
     Parameters
     ----------
@@ -41,24 +45,47 @@ def over_ranks(model: nn.Module, ranks: Ranks) -> nn.Module:
         With a communicator that nothing else uses: forward and backward exchange sums over it,
         once each a layer, in the order of the layers. Every rank must run the model.
 
+    Returns
+    -------
+    nn.Module
+        The same model.
+
     Raises
     ------
     ValueError
         A subclass of batch norm has a forward of its own, so that nobody knows what it does with
-        the statistics.
+        the statistics; the model is as it was.
     """
-    model = copy.deepcopy(model)
-    for name, module in model.named_modules():
-        if not isinstance(module, _BatchNorm) or isinstance(module, _OverRanks):
-            continue
-        kind = type(module)
+    layers = _layers(model)
+    for name, module in layers:
+        kind = _plain(module)
         if kind.forward not in (_BatchNorm.forward, nn.SyncBatchNorm.forward):
             raise ValueError(
                 f"{name or 'the model'} is a {kind.__name__}, which has a forward of its own: its "
                 "statistics cannot be taken over all ranks; choose batch_norm='local'"
             )
+    for _, module in layers:
         module.__dict__["ranks"] = ranks  # nothing that a state dict should know of
-        object.__setattr__(module, "__class__", _kind(kind))
+        _become(module, _OverRanks)
+    return model
+
+
+def share_by_share(model: nn.Module) -> nn.Module:
+    """Make a model's batch norm bear shares with one value a channel while it trains; in place.
+
+    For these, layers use their running statistics and do not update them. Else nothing changes.
+
+    Parameters
+    ----------
+    model : nn.Module
+
+    Returns
+    -------
+    nn.Module
+        The same model. A layer without running statistics raises a ValueError for such a share.
+    """
+    for _, module in _layers(model):
+        _become(module, _ShareByShare)
     return model
 
 
@@ -116,6 +143,26 @@ class _OverRanks(_BatchNorm):
             share = 1.0 / float(self.num_batches_tracked)
         for running, new in ((self.running_mean, mean), (self.running_var, variance)):
             running.mul_(1 - share).add_(new.to(running.dtype), alpha=share)
+
+
+class _ShareByShare(_BatchNorm):
+    """The forward of batch norm by share; mixed into whatever kind a module is."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        one = input.dim() > 1 and 0 < input.numel() == input.shape[1]
+        if not (self.training and one):
+            return super().forward(input)
+        if self.running_mean is None or self.running_var is None:
+            raise ValueError(
+                "batch norm: one value a channel, in a share of one sample, has no variance, and "
+                "the layer has no running statistics to use instead (track_running_stats=False); "
+                "wanted larger batches, fewer workers or shards, or batch_norm='sync'"
+            )
+        self.training = False
+        try:
+            return super().forward(input)
+        finally:
+            self.training = True
 
 
 class _Normal(torch.autograd.Function):
@@ -189,12 +236,25 @@ def _wide(values: torch.Tensor) -> torch.Tensor:
     return values.detach().float() if half else values.detach()
 
 
-_KINDS: dict[type, type] = {}
+def _layers(model: nn.Module) -> list[tuple[str, _BatchNorm]]:
+    return [(name, one) for name, one in model.named_modules() if isinstance(one, _BatchNorm)]
 
 
-def _kind(kind: type[_BatchNorm]) -> type:
-    if kind not in _KINDS:
+_KINDS: dict[tuple[type, type], type] = {}
+_PLAIN: dict[type, type] = {}  # what a kind was made of
+
+
+def _plain(module: _BatchNorm) -> type[_BatchNorm]:
+    return _PLAIN.get(type(module), type(module))
+
+
+def _become(module: _BatchNorm, way: type[_BatchNorm]) -> None:
+    """Mix a way to do the forward into a module's class, in place of what was mixed in before."""
+    kind = _plain(module)
+    if (way, kind) not in _KINDS:
         members = {"_check_input_dim": kind._check_input_dim, "__doc__": kind.__doc__}
-        base = _BatchNorm if issubclass(kind, nn.SyncBatchNorm) else kind
-        _KINDS[kind] = type(f"{kind.__name__}OverRanks", (_OverRanks, base), members)
-    return _KINDS[kind]
+        synced = way is _OverRanks and issubclass(kind, nn.SyncBatchNorm)
+        base = _BatchNorm if synced else kind
+        made = type(f"{kind.__name__}{way.__name__.lstrip('_')}", (way, base), members)
+        _KINDS[way, kind], _PLAIN[made] = made, kind
+    object.__setattr__(module, "__class__", _KINDS[way, kind])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -12,11 +11,12 @@ from torch import nn
 
 from dtoolkit.training.evaluation import evaluate
 from dtoolkit.training.finite import penalty_gradients
-from dtoolkit.training.norm import Ranks, has_batch_norm, over_ranks
+from dtoolkit.training.loaded import load
+from dtoolkit.training.norm import Ranks, has_batch_norm, over_ranks, share_by_share
 from dtoolkit.training.sampling import Sampler
 from dtoolkit.training.seeds import seeded
 from dtoolkit.training.settings import Settings
-from dtoolkit.training.task import Examples, check_model, check_task, check_values, load_examples
+from dtoolkit.training.task import Examples, check_model, check_task, check_values
 
 __all__ = ["Replica"]
 
@@ -26,7 +26,8 @@ _WAKE = 0.05  # seconds of sleep between two looks at whether the launch goes on
 class Replica:
     """Model, optimizer and schedule of one rank, and what a strategy does with them.
 
-    It works alone: nothing is sent but by :meth:`evaluate`, and by batch norm where it is "sync".
+    It works alone: nothing is sent but by :meth:`evaluate`, by batch norm where it is "sync", and
+    while it is made, to see that what callables of the task load is the same on all ranks.
 
     Parameters
     ----------
@@ -45,6 +46,8 @@ class Replica:
     sampler : Sampler
     examples : Examples
         The training set, on this rank's device.
+    test : Examples or None
+        The test set, on this rank's device, if the task has one.
     model : nn.Module
     optimizer : torch.optim.Optimizer
     schedule : scheduler or None
@@ -54,6 +57,12 @@ class Replica:
     rank, size : int
     comm : Communicator
     device : torch.device
+
+    Raises
+    ------
+    ReplicaMismatch
+        A callable of the task loads other examples on another rank. Of a large set, evenly spaced
+        samples are compared (128 MiB of them); of a smaller one, all.
     """
 
     def __init__(
@@ -70,7 +79,10 @@ class Replica:
         self.comm, self.device = ctx.comm, ctx.device
         self.rank, self.size = ctx.rank, ctx.size
         self.batch_norm = settings.batch_norm or batch_norm
-        self.examples = load_examples(task.train, "train").to(self.device)
+        self.examples: Examples = load(self, "train")
+        self.test: Examples | None = None
+        if getattr(task, "test", None) is not None:
+            self.test = load(self, "test")
         self.sampler = Sampler(
             len(self.examples),
             settings.batch or task.batch,
@@ -80,18 +92,9 @@ class Replica:
             accumulate=settings.accumulate,
             shards=shards,
         )
-        with seeded(settings.seed, "model"):
-            self.model = task.model()
-        if not isinstance(self.model, nn.Module):
-            raise TypeError(f"task.model() gave {self.model!r}: wanted an nn.Module")
-        self.model.to(self.device)
-        check_model(self.model)
         self._step: int | None = None  # of the last backward: what errors of an update name
         self._norm: Ranks | None = None
-        if self.batch_norm == "sync" and self.size > 1 and has_batch_norm(self.model):
-            # Of its own: gradients of other layers are under way while backward runs.
-            self._norm = Ranks(self.comm.split(0))
-            self.model = over_ranks(self.model, self._norm)
+        self.model = self.make_model()
         self.parameters = [
             (name, value) for name, value in self.model.named_parameters() if value.requires_grad
         ]
@@ -102,6 +105,24 @@ class Replica:
         )
         make = settings.schedule or getattr(task, "schedule", None)
         self.schedule = None if make is None else make(self.optimizer)
+
+    def make_model(self) -> nn.Module:
+        """Make a model of the task for this rank: as the first, where the task's function can."""
+        with seeded(self.settings.seed, "model"):
+            model = self.task.model()
+        if not isinstance(model, nn.Module):
+            raise TypeError(f"task.model() gave {model!r}: wanted an nn.Module")
+        model.to(self.device)
+        check_model(model)
+        if not model.training:  # as pretrained ones come; parts alone stay as they are
+            model.train()
+        if self.batch_norm != "sync":
+            return share_by_share(model)
+        if self.size > 1 and has_batch_norm(model):
+            # Of its own: gradients of other layers are under way while backward runs.
+            self._norm = self._norm or Ranks(self.comm.split(0))
+            return over_ranks(model, self._norm)
+        return model
 
     # ---------------------------------------------------------------------------- gradients
 
@@ -120,6 +141,9 @@ class Replica:
         weight: float = 1.0,
     ) -> tuple[float, int]:
         """Add the gradient of the sum of some samples' losses to ``.grad``.
+
+        Where batch norm is "local" or "shard", layers to which the samples give but one value a
+        channel (one sample, say) use their running statistics, and do not update them.
 
         Parameters
         ----------
@@ -249,12 +273,6 @@ class Replica:
             self.schedule.load_state_dict(state["schedule"])
 
     # ---------------------------------------------------------------------------- evaluation
-
-    @cached_property
-    def test(self) -> Examples | None:
-        """The test set, on this rank's device, if the task has one."""
-        source = getattr(self.task, "test", None)
-        return None if source is None else load_examples(source, "test").to(self.device)
 
     def evaluate(self, state: dict[str, torch.Tensor] | None = None) -> dict[str, float]:
         """Mean loss and metrics on the test set, shared out among the ranks; collective.

@@ -10,12 +10,14 @@ about as far as one synchronous step (exactly so far where they are applied toge
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
+from torch import nn
 
 from dtoolkit.training.averaging import average, kept_buffers
 from dtoolkit.training.compression import elements
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from dtoolkit.training.compression import Stream
     from dtoolkit.training.replica import Replica
 
-__all__ = ["DISMISS", "GRANT", "NOTED", "OPEN", "PUSH", "STOP", "Server"]
+__all__ = ["DISMISS", "GRANT", "NOTED", "OPEN", "PUSH", "STOP", "Server", "computing"]
 
 OPEN, STOP, PUSH = 0, 1, 2
 """What is asked: more pushes (numbers: how many); no more pushes; to take a push (numbers: samples,
@@ -56,6 +58,35 @@ class _Push:
     samples: int
     planned: int
     came: float
+
+
+def computing(replica: Replica) -> Replica:
+    """A replica that computes gradients on a model of its own: the given one is the server's.
+
+    The model is the task's, made again, with the hooks that the task puts on it. Where its function
+    gives the same module at each call, or one with the same parameters, it is a copy.
+
+    Raises
+    ------
+    ValueError
+        Such a module has hooks, which a copy would lose, or which would speak of the first.
+    """
+    other = copy.copy(replica)
+    other.model = replica.make_model()
+    held = {id(value) for value in _tensors(replica.model)}
+    if other.model is replica.model or any(id(one) in held for one in _tensors(other.model)):
+        if _hooked(replica.model):
+            raise ValueError(
+                "task.model() gave the same module twice (or one with the same parameters), with "
+                "hooks, which a copy would lose, and a parameter server needs two models: wanted "
+                "a function that makes a new module, and its hooks, at each call"
+            )
+        other.model = copy.deepcopy(replica.model)
+    other.model.load_state_dict(replica.model.state_dict())
+    other.parameters = [
+        (name, value) for name, value in other.model.named_parameters() if value.requires_grad
+    ]
+    return other
 
 
 class Server:
@@ -173,6 +204,19 @@ class Server:
         with torch.no_grad():
             for name, value in pooled.items():
                 mine[name].copy_(value)
+
+
+def _tensors(model: nn.Module) -> list[torch.Tensor]:
+    return [*model.parameters(), *model.buffers()]
+
+
+def _hooked(model: nn.Module) -> bool:
+    """Whether a model, a part of it or a parameter has hooks, of whatever kind."""
+    parts = [vars(module) for module in model.modules()]
+    if any(value for one in parts for name, value in one.items() if name.endswith("_hooks")):
+        return True
+    kinds = ("_backward_hooks", "_post_accumulate_grad_hooks")
+    return any(getattr(value, kind, None) for value in model.parameters() for kind in kinds)
 
 
 def _share(pushes: list[_Push]) -> float:

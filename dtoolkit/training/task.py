@@ -97,7 +97,11 @@ class Task:
     ----------
     name : str
     model : callable
-        ``model()`` makes an ``nn.Module``; called under a seed on every rank.
+        ``model()`` makes an ``nn.Module``; called under a seed on every rank, and once more on rank
+        0 for a parameter server. It is trained in train mode, also if it comes in eval mode, as
+        pretrained ones do; parts that are in eval mode inside a model in train mode stay so. Hooks
+        on modules and parameters work if they are set here: a module that is sent loses those of
+        its parameters.
     train : Examples or callable
         A callable is called on the workers, so that nothing large is sent.
     loss : callable

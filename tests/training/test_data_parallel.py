@@ -10,8 +10,9 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+import dtoolkit as dt
 from dtoolkit.training import Examples, Replica, Settings, Task
-from dtoolkit.training.strategies import DataParallel
+from dtoolkit.training.strategies import STRATEGIES, DataParallel
 from tests.training import cases
 from tests.training.reference import trained
 
@@ -213,3 +214,42 @@ def test_refusals(cluster1: Any) -> None:
         DataParallel(megabytes=0)
     with pytest.raises(ValueError, match="batch_norm='shard'"):
         DataParallel().check(Settings(1, batch_norm="shard"))
+
+
+MASK = torch.tensor([[1.0] * cases.INPUTS, [0.0] * cases.INPUTS] * 2, dtype=torch.float64)
+
+
+def pruned() -> nn.Module:
+    """Rows of weights that a hook keeps at zero, before a layer whose hook looks at the model."""
+    model = nn.Sequential(
+        nn.Linear(cases.INPUTS, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Linear(4, cases.CLASSES)
+    ).double()
+    with torch.no_grad():
+        model[0].weight.mul_(MASK)
+    model[0].weight.register_hook(lambda grad: grad * MASK)
+
+    def add_mean(module: nn.Module, args: Any, out: torch.Tensor) -> torch.Tensor:
+        return out + model[0].bias.mean()
+
+    model[3].register_forward_hook(add_mean)
+    return model
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_hooks_work(cluster_of: Any, workers: int) -> None:
+    task = Task("pruned", pruned, cases.examples(), cases.loss, batch=9)
+    want = trained(task, 4)
+    assert not bool(want[0][0].weight[1::2].any())
+    check(cluster_of(workers).run(learn, task, Settings(4), {}), want, 1e-9)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_shares_of_one_sample_with_batch_norm(cluster4: Any, strategy: str) -> None:
+    generator = torch.Generator().manual_seed(1)
+    X = torch.randn(37, 5, generator=generator)  # the last batch has 5 samples for 4 workers
+    model = nn.Sequential(nn.Linear(5, 6), nn.BatchNorm1d(6), nn.Linear(6, 2))
+    task = Task.of(model, (X, (X.sum(1) > 0).long()), batch=16)
+    options = {"threshold": 9.0, "micro_batches": 2} if strategy == "dropcompute" else {}
+    run = dt.train(cluster4, task, STRATEGIES[strategy](**options), steps=3)
+    assert all(bool(value.isfinite().all()) for value in run.state.model.values())
+    assert int(run.state.model["1.num_batches_tracked"]) > 0

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from dtoolkit.training.norm import Ranks, over_ranks
+from dtoolkit.training.norm import Ranks, over_ranks, share_by_share
 
 KINDS = {
     "1d": (nn.BatchNorm1d, ()),
@@ -78,17 +78,30 @@ def test_equal_to_torch_on_the_joint_batch(cluster2: Any, kind: str, options: An
 
 def names(ctx: Any) -> tuple[bool, list[str], list[str]]:
     model = nn.Sequential(nn.Conv2d(2, 3, 1), nn.BatchNorm2d(3), nn.SyncBatchNorm(3)).eval()
-    other = over_ranks(model, Ranks(ctx.comm))
     x = torch.randn(2, 2, 3, 3)
-    same = torch.equal(other[1](other[0](x)), model[1](model[0](x)))
+    before, keys = model[1](model[0](x)), list(model.state_dict())
+    other = over_ranks(model, Ranks(ctx.comm))
+    same = torch.equal(other[1](other[0](x)), before)
     again = over_ranks(other, Ranks(ctx.comm))
-    return same, list(model.state_dict()), list(again.state_dict())
+    return same, keys, list(again.state_dict())
 
 
 def test_names_and_evaluation_stay(cluster1: Any) -> None:
     ((same, before, after),) = cluster1.run(names)
     assert same
     assert before == after
+
+
+def test_modules_parameters_and_hooks_stay_the_objects_they_are() -> None:
+    model = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
+    held, seen = dict(model.named_parameters()), []
+    model[0].weight.register_hook(lambda grad: seen.append("gradient"))
+    model[1].register_forward_hook(lambda module, args, out: seen.append(module is model[1]))
+    other = share_by_share(over_ranks(model, Ranks(None)))
+    assert other is model
+    assert all(held[name] is value for name, value in other.named_parameters())
+    other(torch.randn(5, 4)).sum().backward()
+    assert seen == [True, "gradient"]
 
 
 class Odd(nn.BatchNorm1d):
@@ -110,3 +123,32 @@ def one_value(ctx: Any) -> None:
 def test_one_value_has_no_variance(cluster2: Any) -> None:
     with pytest.raises(Exception, match="one value a channel, on all ranks together"):
         cluster2.run(one_value)
+
+
+@pytest.mark.parametrize("kind", [nn.BatchNorm1d, nn.BatchNorm2d, nn.SyncBatchNorm, Odd])
+def test_a_share_of_one_sample_uses_the_running_statistics(kind: Any) -> None:
+    model, plain = share_by_share(kind(3)), kind(3)
+    shape = (6, 3, 1, 1) if kind is nn.BatchNorm2d else (6, 3)
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(2)) + 4
+    assert torch.equal(model(x), plain(x))  # several samples: nothing is new
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    y = model(x[:1])
+    assert torch.equal(y, plain.eval()(x[:1]))
+    y.sum().backward()
+    assert model.weight.grad is not None
+    assert model.training
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, before[name])
+
+
+def test_one_sample_with_several_values_a_channel_is_a_batch() -> None:
+    model, plain = share_by_share(nn.BatchNorm2d(3)), nn.BatchNorm2d(3)
+    x = torch.randn(1, 3, 2, 2)
+    assert torch.equal(model(x), plain(x))
+    assert torch.equal(model.running_mean, plain.running_mean)
+
+
+def test_one_sample_without_running_statistics_is_refused_in_words() -> None:
+    model = share_by_share(nn.BatchNorm1d(3, track_running_stats=False))
+    with pytest.raises(ValueError, match=r"share of one sample.*track_running_stats=False"):
+        model(torch.ones(1, 3))

@@ -7,12 +7,14 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import dtoolkit as dt
 from dtoolkit.errors import LaunchCancelled, RankError, WorkerLost
@@ -288,3 +290,42 @@ def test_what_makes_no_sense_is_refused(cluster2: dt.Cluster) -> None:
     with pytest.raises(ValueError, match="batch_norm='sync': a parameter server with bound=None"):
         AsyncParameterServer().check(Settings(3, batch_norm="sync"))
     assert {"parameter-server", "parameter-server-async", "bounded-staleness"} <= set(STRATEGIES)
+
+
+def hooked(*, batch_norm: bool) -> nn.Module:
+    """Weights that a hook keeps as they are, and a hook that uses a layer of its own model."""
+    norm = nn.BatchNorm1d(4) if batch_norm else nn.Identity()
+    model = nn.Sequential(nn.Linear(cases.INPUTS, 4), norm, nn.Linear(4, cases.CLASSES)).double()
+    model[0].weight.register_hook(torch.zeros_like)
+    model[2].register_forward_hook(lambda module, args, out: out + model[0].bias.mean())
+    return model
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("batch_norm", [False, True])
+def test_hooks_work(cluster_of: Any, workers: int, batch_norm: bool) -> None:
+    task = Task(
+        "hooked", partial(hooked, batch_norm=batch_norm), cases.examples(), cases.loss, batch=9
+    )
+    run = dt.train(cluster_of(workers), task, "parameter-server", steps=STEPS)
+    model, _ = trained(task, STEPS)
+    for name, value in model.state_dict().items():
+        torch.testing.assert_close(run.state.model[name], value, rtol=1e-9, atol=1e-9)
+
+
+def test_one_module_for_server_and_worker(cluster2: dt.Cluster) -> None:
+    plain, hooks = hooked(batch_norm=True), nn.Linear(cases.INPUTS, cases.CLASSES).double()
+    plain[2]._forward_hooks.clear()
+    task = Task("same", lambda: plain, cases.examples(), cases.loss, batch=9)
+    want = dt.train(cluster2, task, "data-parallel", steps=STEPS).state.model
+    got = dt.train(cluster2, task, "parameter-server", steps=STEPS).state.model
+    for name, value in want.items():
+        torch.testing.assert_close(got[name], value, rtol=1e-9, atol=1e-9)
+
+    def same() -> nn.Module:
+        if not hooks._forward_hooks:
+            hooks.register_forward_hook(lambda module, args, out: out * 2)
+        return hooks
+
+    with pytest.raises(RankError, match=r"task.model\(\) gave the same module twice"):
+        dt.train(cluster2, replace(task, model=same), "parameter-server", steps=STEPS)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
+import dtoolkit as dt
+from dtoolkit.errors import ReplicaMismatch
 from dtoolkit.training import Examples, Replica, Settings, Task
+from dtoolkit.training.loaded import digest
 from tests.training import cases
 
 
@@ -197,3 +201,82 @@ def test_faults_make_it_slow_and_a_stop_is_heard() -> None:
     one.backward(torch.arange(3), step=2, micro=1)
     assert time.perf_counter() - start >= 0.12
     assert heard
+
+
+def drawn() -> Examples:
+    """Samples of the generators that are seeded."""
+    rows = torch.from_numpy(np.random.permutation(len(cases.examples())))
+    return Examples(*cases.examples(torch.float32).take(rows[torch.randperm(len(rows))]))
+
+
+def unseeded() -> Examples:
+    rows = torch.from_numpy(np.random.default_rng().permutation(len(cases.examples())))
+    return Examples(*cases.examples(torch.float32).take(rows))
+
+
+def loaded(ctx: Any, task: Task) -> list[torch.Tensor]:
+    one = Replica(ctx, task, Settings(1))
+    assert one.test is not None
+    return [one.examples.inputs, one.test.inputs]
+
+
+def test_examples_are_loaded_under_the_seed(cluster2: Any) -> None:
+    task = Task("drawn", cases.plain, drawn, cases.loss, test=drawn)
+    (train, test), others = cluster2.run(loaded, task)
+    assert torch.equal(train, others[0])
+    assert torch.equal(test, others[1])
+    assert not torch.equal(train, test)
+    assert torch.equal(cluster2.run(loaded, task)[0][0], train)
+    assert torch.equal(replica(task).examples.inputs, train)
+    assert not torch.equal(replica(task, seed=1).examples.inputs, train)
+
+
+@pytest.mark.parametrize("name", ["train", "test"])
+def test_examples_that_differ_are_noticed(cluster_of: Any, name: str) -> None:
+    sets: dict[str, Any] = {"train": cases.examples(torch.float32), "test": None, name: unseeded}
+    task = Task("odd", cases.plain, loss=cases.loss, **sets)
+    with pytest.raises(ReplicaMismatch, match=rf"after 0 steps .* examples\.{name}") as got:
+        dt.train(cluster_of(3), task, steps=1)
+    assert got.value.fields == (f"examples.{name}",)
+    assert got.value.ranks == (1, 2)
+
+
+def test_a_digest_is_of_all_that_a_set_holds() -> None:
+    x, y = torch.randn(40, 3), torch.zeros(40, dtype=torch.int64)
+    other = x.clone()
+    other[17, 1] += 1
+    sets = [
+        Examples(x, y),
+        Examples(other, y),
+        Examples(x, y.int()),
+        Examples(x.bfloat16(), y > 0),
+        Examples(x.reshape(40, 3, 1), y),
+        Examples(x[:39], y[:39]),
+    ]
+    assert len({digest(one) for one in sets}) == len(sets)
+    assert digest(Examples(x.clone(), y)) == digest(sets[0])
+    last = x.clone()
+    last[39] = 0
+    few = 5 * (3 * 4 + 8)  # of a large set, samples alone
+    assert digest(Examples(last, y), most=few) != digest(sets[0], most=few)
+    assert digest(Examples(other, y), most=few) == digest(sets[0], most=few)
+
+
+def in_eval_mode() -> nn.Module:
+    return nn.Sequential(nn.Linear(cases.INPUTS, cases.CLASSES), nn.Dropout()).eval()
+
+
+def in_part() -> nn.Module:
+    model = in_eval_mode().train()
+    model[1].eval()
+    return model
+
+
+def test_a_model_in_eval_mode_is_trained_in_train_mode() -> None:
+    data = cases.examples(torch.float32)
+    one = replica(Task("pretrained", in_eval_mode, data, cases.loss))
+    assert one.model.training
+    assert one.model[1].training
+    part = replica(Task("in part", in_part, data, cases.loss))
+    assert part.model.training
+    assert not part.model[1].training  # as its maker wanted it

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import io
 import time
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,7 +13,7 @@ from dtoolkit.training.compression import Stream, as_compressor, elements
 from dtoolkit.training.finite import check_gradients
 from dtoolkit.training.local_step import load_local, local_state
 from dtoolkit.training.message import Message, pack, unpack
-from dtoolkit.training.server import GRANT, OPEN, PUSH, STOP, Server
+from dtoolkit.training.server import GRANT, OPEN, PUSH, STOP, Server, computing
 from dtoolkit.training.service import Service
 from dtoolkit.training.serving_rule import Serving
 from dtoolkit.training.strategy import Promise, StepReport, Strategy
@@ -107,7 +106,7 @@ class ParameterServer(Strategy):
         self._worker = replica
         self._server: Server | None = None
         if replica.rank == 0:
-            self._worker = _computing(replica)
+            self._worker = computing(replica)
         self._service = Service(replica.comm, self._answer, threads=replica.ctx.threads)
 
     def until(self, replica: Replica, step: int, meeting: int) -> None:
@@ -288,16 +287,6 @@ class BoundedStaleness(ParameterServer):
         if bound is None:
             raise TypeError("bound=None: wanted an integer; parameter-server-async has no bound")
         super().__init__(bound)
-
-
-def _computing(replica: Replica) -> Replica:
-    """A replica that computes gradients on a model of its own: the given one is the server's."""
-    other = copy.copy(replica)
-    other.model = copy.deepcopy(replica.model)
-    other.parameters = [
-        (name, value) for name, value in other.model.named_parameters() if value.requires_grad
-    ]
-    return other
 
 
 def _to_bytes(content: dict[str, Any]) -> torch.Tensor:
