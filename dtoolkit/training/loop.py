@@ -15,6 +15,8 @@ import torch
 from dtoolkit.training.agreement import Agreement
 from dtoolkit.training.capture import capture, check_same, own_part, restore
 from dtoolkit.training.checkpoint import Checkpoint
+from dtoolkit.training.finite import check_parameters
+from dtoolkit.training.plain import plain
 from dtoolkit.training.replica import Replica
 from dtoolkit.training.settings import Settings
 from dtoolkit.training.state import RunState
@@ -83,7 +85,9 @@ def learn(ctx: Context, job: Job) -> Ended:
     ReplicaMismatch
         Ranks that must hold the same state do not.
     FloatingPointError
-        A loss or a gradient is not finite.
+        A loss, a gradient or what was learned is not finite.
+    TypeError
+        The strategy gave something else than it promised.
     """
     return _Rank(ctx, job).run()
 
@@ -135,7 +139,7 @@ class _Rank:
                 if not self._ended and (self.strategy.free or self.agreement.due(self.step)):
                     self.agreement.agree(self.step)
                 state = self._meet()
-            summary = self.strategy.summary()
+            summary = plain(dict(self.strategy.summary()), "the strategy's summary")
         finally:
             self.strategy.finish(self.replica)
         return Ended(state, summary, not self._ended, time.perf_counter() - start)
@@ -153,8 +157,8 @@ class _Rank:
     def _run_together(self, meeting: int) -> None:
         """Steps that all ranks count alike, until they meet or agree to stop."""
         while self.count < meeting:
-            report = self._one_step()
-            assert report is not None, f"{self.strategy.name} gave no report of a step"
+            if self._one_step() is None:
+                raise TypeError(f"{self.strategy.name}: step gave None: wanted a StepReport")
             if self.count < meeting and self.agreement.due(self.count):
                 meets = self.strategy.meets(self.count - 1)
                 if not meets and self.agreement.overdue(self.count):
@@ -192,6 +196,9 @@ class _Rank:
         report = self.strategy.step(replica, self.count)
         if report is None:
             return None
+        if not isinstance(report, StepReport):
+            kind = type(report).__name__
+            raise TypeError(f"{self.strategy.name}: step gave {kind}: wanted a StepReport")
         row = [
             self.count,
             replica.sampler.epoch(self.count),
@@ -223,6 +230,8 @@ class _Rank:
         if saved and self.strategy.replicated:
             check_same(self.replica, self.step)
         model = self.strategy.reconcile(self.replica)
+        if saved:
+            check_parameters(self.replica, model, self.step)
         if scored:
             self._evaluate(model)
         if not saved:

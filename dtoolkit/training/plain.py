@@ -36,10 +36,14 @@ def plain(value: Any, where: str, *, copy: bool = True) -> Any:
     """
     if isinstance(value, torch.Tensor):
         return value.detach().to("cpu", copy=copy).contiguous()
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
     if isinstance(value, np.generic):
-        return value.item()
+        value = value.item()  # float64 is a float too, but none that a file takes
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if isinstance(value, int | float):  # of a kind of its own: an enumeration's, say
+        return int(value) if isinstance(value, int) else float(value)
+    if isinstance(value, str):
+        return str.__str__(value)
     if isinstance(value, np.ndarray):
         return torch.from_numpy(value.copy())
     if isinstance(value, Mapping):
@@ -69,7 +73,8 @@ def digest_of(value: Any) -> str:
 
 def _name(name: Any, where: str) -> str | int:
     if isinstance(name, str | int):
-        return name
+        made: str | int = plain(name, where)
+        return made
     raise TypeError(f"{where} has the name {name!r}: names in a state are text or integers")
 
 

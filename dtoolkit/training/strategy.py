@@ -72,6 +72,9 @@ class StepReport:
 class Strategy(ABC):
     """How many replicas learn as one.
 
+    A class of one says its `name`, and its `promise` where it makes any; what lacks a name, or has
+    another `batch_norm` than those below, is a TypeError when the class is made.
+
     Settings are given to ``__init__`` and checked there. What belongs to a run is made by
     :meth:`configure`, on every rank; instances travel to the workers by pickle before that.
 
@@ -95,8 +98,14 @@ class Strategy(ABC):
     batch_norm: ClassVar[str] = "sync"
     replicated: ClassVar[bool] = True
     free: bool = False
-    promise: ClassVar[Promise]
+    promise: ClassVar[Promise] = Promise("not said", "not said", "not said")
     shards: int | None = None
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if any(getattr(getattr(cls, name), _ABSTRACT, False) for name in ("configure", "step")):
+            return  # something that strategies share
+        _check_said(cls)
 
     def check(self, settings: Settings) -> None:
         """Refuse settings that do not fit, on the client, before anything is sent.
@@ -173,3 +182,29 @@ class Strategy(ABC):
     def __repr__(self) -> str:
         given = {name: value for name, value in vars(self).items() if not name.startswith("_")}
         return f"{type(self).__name__}({', '.join(f'{n}={v!r}' for n, v in given.items())})"
+
+
+_ABSTRACT = "__isabstractmethod__"
+
+
+def _check_said(kind: type[Strategy]) -> None:
+    """Refuse a class of strategies that does not say what it is."""
+    name = getattr(kind, "name", None)
+    if not isinstance(name, str) or not name:
+        raise TypeError(
+            f"{kind.__name__}: the class attribute name is {name!r}: wanted the strategy's name, "
+            "a text"
+        )
+    if not isinstance(kind.promise, Promise):
+        raise TypeError(
+            f"{kind.__name__}: the class attribute promise is {kind.promise!r}: wanted a Promise"
+        )
+    # A property, say, speaks for an instance.
+    if isinstance(kind.batch_norm, str) and kind.batch_norm not in _BATCH_NORMS:
+        raise TypeError(
+            f"{kind.__name__}: the class attribute batch_norm is {kind.batch_norm!r}: wanted one "
+            f"of {', '.join(_BATCH_NORMS)}"
+        )
+
+
+_BATCH_NORMS = ("sync", "local", "shard")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -67,3 +68,12 @@ def test_parameters_of_a_model_are_looked_at_and_masks_are_not() -> None:
     model[name].view(-1)[-1] = float("nan")
     with pytest.raises(FloatingPointError, match=f"{name} is not finite after 3 steps"):
         check_parameters(one, model, 3)
+
+
+@pytest.mark.parametrize("strategy", ["data-parallel", "local-sgd", "parameter-server"])
+def test_a_run_never_ends_with_what_is_not_finite(
+    strategy: str, cluster_of: Callable[[int], dt.Cluster]
+) -> None:
+    far = partial(torch.optim.SGD, lr=float("inf"))
+    with pytest.raises(FloatingPointError, match=r"weight is not finite after 1 steps"):
+        dt.train(cluster_of(2), toy(model=from_zero), strategy, steps=1, optimizer=far)
