@@ -12,6 +12,7 @@ from dtoolkit.errors import ReplicaMismatch
 from dtoolkit.training.optimizer_state import load_optimizer, optimizer_state
 from dtoolkit.training.plain import digest_of, plain
 from dtoolkit.training.state import RunState
+from dtoolkit.training.terms import partition_terms
 
 if TYPE_CHECKING:
     from dtoolkit.training.replica import Replica
@@ -61,6 +62,12 @@ def capture(
         schedule=here.schedule,
         sampler=here.sampler,
         own=tuple(gathered),
+        terms={
+            **replica.settings.terms,
+            "partition": partition_terms(
+                replica.settings.partition, replica.sampler.samples, replica.size
+            ),
+        },
     )
 
 

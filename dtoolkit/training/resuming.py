@@ -1,4 +1,10 @@
-"""What a run goes on from, and whether it fits what is asked for now."""
+"""What a run goes on from, and whether it fits what is asked for now.
+
+A run goes on with what it began with: strategy and its settings, optimizer, schedule, compression,
+batch norm, partition, batch, micro-batches and seed. Steps, evaluations, checkpoints, faults and
+time limits may change. Who wants another learning rate begins a new run whose model is the saved
+one: a ``task.model`` that makes the model and loads ``run.state.model``.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +12,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from dtoolkit.training.state import RunState
+from dtoolkit.training.terms import differing, differing_partition, partition_terms
 
 if TYPE_CHECKING:
     from dtoolkit.training.settings import Settings
@@ -72,7 +79,36 @@ def check_resumed(
         raise ValueError(
             f"resume: the optimizer of the saved run has {', '.join(sorted(saved - trial.options))}"
             f", which {trial.optimizer} does not have: a run goes on with what it began with"
+            f"{_ANEW}"
         )
+    _check_terms(state, settings, ranks)
+
+
+def _check_terms(state: RunState, settings: Settings, ranks: int) -> None:
+    """Hold what the run was asked for against what is asked now."""
+    saved, here = state.terms, settings.terms
+    if not saved:
+        raise ValueError(
+            "resume: the saved run is of an earlier version, which did not keep what it was asked "
+            "for, so that nobody can tell whether it would go on as it began: begin a new run with "
+            "a task.model that loads run.state.model"
+        )
+    found = differing(saved["strategy"], here["strategy"], by_class=False)
+    if found is not None:
+        raise _differs("strategy", *found)
+    for name in ("optimizer", "schedule"):
+        found = differing(saved[name], here[name])
+        if found is not None:
+            raise _differs(name, *found, hint=_ANEW)
+    found = differing(saved["compression"], here["compression"])
+    if found is not None:
+        raise _differs("compression", *found)
+    if saved["batch_norm"] != here["batch_norm"]:
+        raise _differs("batch_norm", repr(saved["batch_norm"]), repr(here["batch_norm"]))
+    partition = partition_terms(settings.partition, state.sampler["samples"], ranks)
+    found = differing_partition(saved["partition"], partition, same_ranks=state.workers == ranks)
+    if found is not None:
+        raise _differs("partition", *found)
 
 
 def _check_model(state: RunState, trial: Trial) -> None:
@@ -102,8 +138,14 @@ def _tensor(name: str, kind: tuple[tuple[int, ...], str] | None) -> str:
     return f"no {name!r}" if kind is None else f"{name!r} of shape {kind[0]} and {kind[1]}"
 
 
-def _differs(what: str, saved: Any, here: Any) -> ValueError:
+_ANEW = (
+    "; with another optimizer or schedule begin a new run from its weights, with a task.model that "
+    "makes the model and loads run.state.model"
+)
+
+
+def _differs(what: str, saved: Any, here: Any, *, hint: str = "") -> ValueError:
     return ValueError(
         f"resume: {what} of the saved run is {saved}, and {here} here: a run goes on with what it "
-        "began with"
+        f"began with{hint}"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = ["Settings"]
@@ -33,6 +33,9 @@ class Settings:
         Whose statistics batch norm uses; None: the strategy's choice.
     evaluate_every : int or None
         Steps between evaluations.
+    terms : dict
+        What the run's state keeps of what was asked
+        (:func:`~dtoolkit.training.terms.terms_of`).
     """
 
     steps: int
@@ -46,3 +49,4 @@ class Settings:
     faults: tuple[Any, ...] = ()
     batch_norm: str | None = None
     evaluate_every: int | None = None
+    terms: dict[str, Any] = field(default_factory=dict)

@@ -45,6 +45,10 @@ class RunState:
     own : tuple of dict
         By rank, what is its own: residuals, a model that differs from the others', under
         ``"measured"`` what clocks said. Empty where ranks hold nothing of their own.
+    terms : dict
+        What the run was asked for, in plain values by the name of the argument
+        (:func:`~dtoolkit.training.terms.terms_of`): a run goes on with what it began with. No part
+        of the digest.
     """
 
     step: int
@@ -58,6 +62,7 @@ class RunState:
     masks: dict[str, torch.Tensor] = field(default_factory=dict)
     random: dict[str, Any] = field(default_factory=dict)
     own: tuple[dict[str, Any], ...] = ()
+    terms: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not any(self.own):  # nothing is any rank's own, however many there are

@@ -29,7 +29,8 @@ __all__ = [
 ]
 
 FORMAT = "dtoolkit training"
-VERSION = 1
+VERSION = 2
+_WITHOUT_TERMS = 1  # the version whose states do not say what was asked for
 
 
 def write_state(path: str | os.PathLike[str], state: RunState) -> None:
@@ -110,6 +111,9 @@ def read_parts(path: str | os.PathLike[str]) -> dict[str, Any]:
     parts = content.get("parts")
     if not isinstance(parts, dict) or digest_of(parts) != content.get("digest"):
         raise ValueError(f"{name} is damaged: its content is not what was written")
+    state = parts.get("state")
+    if version == _WITHOUT_TERMS and isinstance(state, dict):
+        state.setdefault("terms", {})  # to look at; resume= refuses it
     return parts
 
 

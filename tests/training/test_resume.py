@@ -16,8 +16,18 @@ import torch
 from torch import nn
 
 import dtoolkit as dt
+from dtoolkit.arrays import Layout
 from dtoolkit.training import Checkpoint, Run, RunState, StepReport
-from dtoolkit.training.strategies import DataParallel
+from dtoolkit.training.compression import TopK
+from dtoolkit.training.strategies import (
+    STRATEGIES,
+    DataParallel,
+    LocalSGD,
+    Ordered,
+    Oscars,
+    ParameterServer,
+)
+from dtoolkit.training.terms import Stepping, differing
 from tests.training.toys import SAMPLES, toy
 
 STEPS = 7
@@ -227,6 +237,157 @@ def test_another_process_goes_on(cluster2: dt.Cluster, tmp_path: Path) -> None:
     )  # fmt: skip
     whole = dt.train(cluster2, toy(), steps=7, seed=3)
     assert done.stdout.strip() == whole.state.digest()
+
+
+# -------------------------------------------------------------- with what the run began with
+
+
+def sgd(lr: float, **more: Any) -> dict[str, Any]:
+    return {"optimizer": partial(torch.optim.SGD, lr=lr, **more)}
+
+
+def adam(lr: float, **more: Any) -> dict[str, Any]:
+    return {"optimizer": partial(torch.optim.Adam, lr=lr, **more)}
+
+
+def step_lr(steps: int) -> dict[str, Any]:
+    return {"schedule": partial(torch.optim.lr_scheduler.StepLR, step_size=steps)}
+
+
+COSINE = partial(torch.optim.lr_scheduler.CosineAnnealingLR, T_max=8)
+ADAMW = partial(torch.optim.AdamW, lr=0.05, weight_decay=0.5)
+ONE = [0] * 15 + [1] * 7
+OTHER = [0] * 14 + [1] * 8
+TERMS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    (sgd(0.1), sgd(0.001), r"optimizer .* is SGD\(lr=0.1\), and SGD\(lr=0.001\) here.*state.model"),
+    (sgd(0.1, momentum=0.9), sgd(0.1), r"SGD\(momentum=0.9\), and SGD\(momentum=0\) here"),
+    (adam(0.02), {"optimizer": ADAMW}, r"is Adam\(lr=0.02, .*, and AdamW\(lr=0.05, .*decay=0.5"),
+    (adam(0.02), adam(0.02, betas=(0.8, 0.99)), r"betas=\[0.9, 0.999\]\), and Adam\(betas=\[0.8"),
+    (
+        step_lr(2),
+        step_lr(100),
+        r"schedule .* is StepLR\(step_size=2\), and StepLR\(step_size=100\)",
+    ),
+    (step_lr(2), {"schedule": COSINE}, r"is StepLR\(step_size=2.*, and CosineAnnealingLR\(T_max=8"),
+    ({"compression": "top-k"}, {}, r"compression of the saved run is TopK\(.*\), and none here"),
+    ({}, {"compression": "sign"}, r"compression of the saved run is none, and Sign\("),
+    ({"compression": "top-k"}, {"compression": TopK(share=0.5)}, r"and TopK\(share=0.5\) here"),
+    ({"partition": ONE}, {}, r"partition of the saved run is a vector of owners .*, and none here"),
+    ({"partition": ONE}, {"partition": OTHER}, "partition .* vector of owners .* vector of owners"),
+    ({"partition": "block"}, {"partition": "cyclic"}, "partition .* is 'block', and 'cyclic' here"),
+    ({}, {"batch_norm": "local"}, "batch_norm of the saved run is 'sync', and 'local' here"),
+    (
+        {"strategy": ParameterServer(None), "batch_norm": "local"},
+        {"strategy": "parameter-server", "batch_norm": "local"},
+        r"strategy .* is ParameterServer\(bound=None.*\), and ParameterServer\(bound=0",
+    ),
+    (
+        {"strategy": LocalSGD(3)},
+        {"strategy": "local-sgd"},
+        r"strategy of .* LocalSGD\(local_steps=3\), and LocalSGD\(local_steps=4\) here",
+    ),
+    (
+        {"strategy": Oscars([1, 2])},
+        {"strategy": "oscars"},
+        r"Oscars\(times=\[1.0, 2.0\]\), and Oscars\(times=None\) here",
+    ),
+    (
+        {"strategy": Ordered(shards=3)},
+        {"strategy": "ordered"},
+        r"strategy .* Ordered\(shards=3\), and Ordered\(shards=8\) here",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("began", "here", "words"), TERMS, ids=[words[:40] for _, _, words in TERMS]
+)
+def test_other_terms_are_refused(
+    began: dict[str, Any], here: dict[str, Any], words: str, cluster2: dt.Cluster, tmp_path: Path
+) -> None:
+    task = toy(schedule=None)
+    dt.train(cluster2, task, steps=2, **began).save(tmp_path / "run")
+    with pytest.raises(ValueError, match=words):
+        dt.train(cluster2, task, steps=4, resume=tmp_path / "run", **here)
+    again = dt.train(cluster2, task, steps=3, resume=tmp_path / "run", **began)
+    assert again.state.step == 3
+
+
+def test_the_same_in_other_words_goes_on(cluster_of: Callable[[int], dt.Cluster]) -> None:
+    task = toy(schedule=None)
+    block = {**sgd(1), "strategy": "data-parallel", "partition": "block", "compression": None}
+    first = dt.train(cluster_of(2), task, steps=2, **block)
+    whole = dt.train(cluster_of(2), task, steps=4, **block)
+    vector = {
+        **sgd(1.0),
+        "strategy": DataParallel(),
+        "partition": Layout.block(SAMPLES, 2).owner(range(SAMPLES)),
+        "evaluate_every": 1,
+        "faults": [dt.faults.Slow(rank=0, seconds=0.001)],
+    }
+    again = dt.train(cluster_of(2), task, steps=4, resume=first, **vector)
+    assert again.state.digest() == whole.state.digest()
+    other = {**block, "partition": Layout.block(SAMPLES, 4)}
+    assert dt.train(cluster_of(4), task, steps=4, resume=first, **other).state.step == 4
+    with pytest.raises(ValueError, match="partition of the saved run is 'block', and 'cyclic'"):
+        dt.train(cluster_of(4), task, steps=4, resume=first, **{**block, "partition": "cyclic"})
+
+
+def test_another_learning_rate_is_a_new_run_from_the_weights(cluster2: dt.Cluster) -> None:
+    first = dt.train(cluster2, toy(), steps=2)
+
+    def learned() -> nn.Module:
+        model = toy().model()
+        model.load_state_dict(first.state.model)
+        return model
+
+    run = dt.train(cluster2, toy(model=learned, schedule=None), steps=1, **sgd(0.0))
+    torch.testing.assert_close(run.state.model["0.weight"], first.state.model["0.weight"])
+    assert run.settings["optimizer"] == "SGD(lr=0)"
+
+
+def test_what_a_strategy_is_asked_for_is_kept_whatever_it_chooses(cluster2: dt.Cluster) -> None:
+    task = toy(model=lambda: nn.Linear(4, 2))
+    asked = {"strategy": STRATEGIES["dropcompute"](warmup=2), "accumulate": 6}
+    first = dt.train(cluster2, task, steps=4, **asked)
+    assert first.state.terms["strategy"]["settings"]["threshold"] is None
+    assert dt.train(cluster2, task, steps=6, resume=first, **asked).state.step == 6
+
+
+L = torch.optim.lr_scheduler
+MADE: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
+    (
+        partial(L.OneCycleLR, max_lr=0.1, total_steps=8),
+        partial(L.OneCycleLR, max_lr=0.1, total_steps=8, pct_start=0.5),
+    ),
+    (
+        partial(L.OneCycleLR, max_lr=0.1, total_steps=8),
+        partial(L.OneCycleLR, max_lr=0.2, total_steps=8),
+    ),
+    (
+        lambda o: L.SequentialLR(o, [L.LinearLR(o), L.StepLR(o, 2)], [3]),
+        lambda o: L.SequentialLR(o, [L.LinearLR(o), L.StepLR(o, 2)], [4]),
+    ),
+    (
+        lambda o: L.ChainedScheduler([L.LinearLR(o), L.StepLR(o, 2)]),
+        lambda o: L.ChainedScheduler([L.LinearLR(o), L.StepLR(o, 3)]),
+    ),
+    (partial(L.ReduceLROnPlateau, patience=3), partial(L.ReduceLROnPlateau, patience=4)),
+    (partial(L.MultiStepLR, milestones=[3]), partial(L.MultiStepLR, milestones=[3, 6])),
+]
+
+
+@pytest.mark.parametrize("number", range(len(MADE)))
+def test_schedules_are_told_apart_by_their_settings(number: int) -> None:
+    def written(make: Callable[..., Any]) -> Any:
+        stepping = Stepping()
+        optimizer = stepping.made_by_optimizer(partial(torch.optim.SGD, lr=0.1, momentum=0.9))
+        stepping.made_by_schedule(make)(optimizer([nn.Parameter(torch.ones(2))]))
+        return stepping.schedule
+
+    one, other = MADE[number]
+    assert differing(written(one), written(one)) is None
+    assert differing(written(one), written(other)) is not None
 
 
 def until(condition: Callable[[], object], seconds: float = 20.0) -> None:

@@ -18,10 +18,12 @@ import pytest
 import torch
 from torch import nn
 
-from dtoolkit.training import RunState
+import dtoolkit as dt
+from dtoolkit.training import Run, RunState
 from dtoolkit.training.optimizer_state import load_optimizer, optimizer_state
 from dtoolkit.training.plain import digest_of, plain
 from dtoolkit.training.statefile import FORMAT, write_parts
+from tests.training.toys import toy
 
 
 def a_state(**changes: Any) -> RunState:
@@ -47,6 +49,7 @@ def test_the_same_content_has_the_same_digest_whatever_its_order_and_workers() -
         workers=1,
         model=dict(reversed(state.model.items())),
         own=({}, {}),
+        terms={"accumulate": 1},
         schedule={
             "milestones": {3: 1},
             "last_epoch": 5,
@@ -188,12 +191,13 @@ def test_an_optimizer_of_other_parameters_is_refused() -> None:
 
 def test_a_state_comes_back_from_its_file(tmp_path: Path) -> None:
     own = ({"clock": 1.5, "names": ["a", "b"]}, {"residual": torch.ones(2, dtype=torch.bfloat16)})
-    state = a_state(own=own)
+    state = a_state(own=own, terms={"schedule": None, "accumulate": 1})
     state.save(tmp_path / "state")
     again = RunState.load(tmp_path / "state")
     assert again.digest() == state.digest()
     assert again.differs_from(state) == []
     assert (again.workers, again.own[0]) == (4, own[0])
+    assert again.terms == state.terms
     assert os.listdir(tmp_path) == ["state"]
 
 
@@ -237,6 +241,21 @@ def test_files_that_are_something_else_are_refused_in_words(tmp_path: Path) -> N
     refused("holds no state")
     with pytest.raises(ValueError, match="is a folder"):
         RunState.load(tmp_path)
+
+
+def test_a_file_of_the_first_version_is_read_and_not_resumed(
+    tmp_path: Path, cluster1: dt.Cluster
+) -> None:
+    path = tmp_path / "run"
+    dt.train(cluster1, toy(), steps=2).save(path)
+    content = torch.load(path, weights_only=True)
+    del content["parts"]["state"]["terms"]
+    content |= {"version": 1, "digest": digest_of(content["parts"])}
+    torch.save(content, path)
+    assert len(Run.load(path).history) == 2
+    assert RunState.load(path).terms == {}
+    with pytest.raises(ValueError, match="is of an earlier version, which did not keep what it"):
+        dt.train(cluster1, toy(), steps=4, resume=path)
 
 
 class Unsafe:
