@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +16,8 @@ from dtoolkit.training.plain import plain
 from dtoolkit.training.sampling import Sampler
 from dtoolkit.training.seeds import seeded
 from dtoolkit.training.settings import Settings
-from dtoolkit.training.task import Examples, check_values
+from dtoolkit.training.task import check_model, check_values, load_examples
+from dtoolkit.training.untouched import untouched
 
 __all__ = ["Trial", "try_task"]
 
@@ -43,29 +46,29 @@ class Trial:
 
 
 def try_task(task: Any, settings: Settings, *, ranks: int, shards: int | None) -> Trial:
-    """Make what a rank would make, and take the loss of two samples.
+    """Make what a rank would make, and take loss, metrics and penalty of two samples.
 
-    A training set that is a callable is not made here: it may be large, or lie on the workers.
+    A set that is a callable is not made here: it may be large, or lie on the workers. A model that
+    is the user's own is as it was afterwards, and so are the generators of random numbers.
 
     Raises
     ------
     TypeError, ValueError
         Something that the task makes is not what it should be; the text names it.
     """
-    examples = task.train
-    if isinstance(examples, tuple) and len(examples) == 2:
-        examples = Examples(*examples)
-    here = not callable(examples)
-    samples = len(examples) if here else None
+    train, test = _given(task, "train"), _given(task, "test")
+    samples = None if train is None else len(train)
     if samples is not None:
         _try_sampler(task, settings, samples, ranks, shards)
-    with seeded(settings.seed, "model"):
+    with _generators(), seeded(settings.seed, "model"):
         model = _called("task.model()", task.model)
         if not isinstance(model, nn.Module):
             raise TypeError(f"task.model() gave {model!r}: wanted an nn.Module")
-        optimizer, schedule, options = _stepping(task, settings, model)
-        if samples is not None and samples > 1:
-            _try_values(task, model, examples, torch.arange(2))
+        check_model(model)
+        with untouched(model):
+            optimizer, schedule, options = _stepping(task, settings, model)
+            _try_learning(task, model, train)
+            _try_metrics(task, model, train, test)
     plain(dict(model.state_dict()), "the state of task.model()", copy=False)
     return Trial(
         shapes={
@@ -107,6 +110,12 @@ def _stepping(task: Any, settings: Settings, model: nn.Module) -> tuple[str, str
             f"optimizer gave {type(optimizer).__name__}: wanted a torch.optim.Optimizer made of "
             "the parameters it is called with"
         )
+    if (lacking := _wanted_by(optimizer.step)) is not None:
+        raise ValueError(
+            f"optimizer: {type(optimizer).__name__}.step needs {lacking!r}, which a step over "
+            "workers does not have: wanted an optimizer whose step takes the gradients that are "
+            "there, such as SGD or Adam"
+        )
     held = {id(value) for group in optimizer.param_groups for value in group["params"]}
     if learned and held - {id(value) for value in learned}:
         raise ValueError(
@@ -123,9 +132,37 @@ def _stepping(task: Any, settings: Settings, model: nn.Module) -> tuple[str, str
                 f"schedule gave {type(schedule).__name__}, which has no {name}(): wanted a "
                 "scheduler of torch.optim.lr_scheduler"
             )
+    _check_schedule(schedule, settings.steps)
     # A state that cannot be kept would be found at the first checkpoint, or at the end.
     plain(schedule.state_dict(), f"the state of the schedule ({type(schedule).__name__})")
     return _kind(optimizer), type(schedule).__name__, _options(optimizer)
+
+
+def _check_schedule(schedule: Any, steps: int) -> None:
+    """Refuse a schedule that cannot be stepped once an update, or not so often."""
+    kind = type(schedule).__name__
+    if (lacking := _wanted_by(schedule.step)) is not None:
+        raise ValueError(
+            f"schedule: {kind}.step needs {lacking!r}, and is called without: wanted a schedule "
+            "that depends on the step alone"
+        )
+    if isinstance(schedule, torch.optim.lr_scheduler.OneCycleLR) and schedule.total_steps < steps:
+        raise ValueError(
+            f"schedule: {kind} is made for total_steps={schedule.total_steps}, and steps={steps}: "
+            "wanted at least as many"
+        )
+
+
+def _wanted_by(step: Callable[..., Any]) -> str | None:
+    """Name of the first argument without which a method cannot be called."""
+    try:
+        taken = inspect.signature(step).parameters.values()
+    except (TypeError, ValueError):  # one that is not written in Python
+        return None
+    for one in taken:
+        if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
+            return one.name
+    return None
 
 
 def _options(optimizer: torch.optim.Optimizer) -> frozenset[str]:
@@ -137,12 +174,70 @@ def _kind(optimizer: torch.optim.Optimizer) -> str:
     return f"{type(optimizer).__name__}(lr={rate:g})"
 
 
-def _try_values(task: Any, model: nn.Module, examples: Any, ids: torch.Tensor) -> None:
-    inputs, targets = examples.take(ids)
+def _given(task: Any, name: str) -> Any:
+    """A set of the task that is there before the run; None where a callable makes it, or none."""
+    source = getattr(task, name, None)
+    if source is None or callable(source):
+        return None
+    examples = load_examples(source, name)
+    if not callable(getattr(examples, "to", None)):
+        raise TypeError(
+            f"task.{name} is {type(examples).__name__}, which has no to(device): wanted Examples, "
+            "or an object with take(ids), to(device) and a length"
+        )
+    if not len(examples):
+        raise ValueError(f"task.{name} has no samples")
+    return examples
+
+
+def _try_learning(task: Any, model: nn.Module, train: Any) -> None:
+    """The loss of two samples, as a rank takes it, and the penalty."""
+    if not model.training:
+        model.train()
+    if train is not None:
+        found = _called(f"task's loss, {_TRIED} 'train',", task.loss, model, *_two(train))
+        check_values(found, 2, "loss")
+    penalty = getattr(task, "penalty", None)
+    if penalty is None or not any(value.requires_grad for value in model.parameters()):
+        return
+    value = _called("task.penalty", penalty, model)
+    if not isinstance(value, torch.Tensor):
+        raise TypeError(f"task.penalty gave {type(value).__name__}: wanted a tensor of one value")
+    if value.numel() != 1:
+        raise ValueError(
+            f"task.penalty gave a tensor of shape {tuple(value.shape)}: wanted one value, say its "
+            "sum"
+        )
+
+
+def _try_metrics(task: Any, model: nn.Module, train: Any, test: Any) -> None:
+    """Loss and metrics of two samples, as they are evaluated: of the test set, if it is here."""
+    if test is None and (train is None or getattr(task, "test", None) is None):
+        return
+    examples, which = (train, "train") if test is None else (test, "test")
     values = {"loss": task.loss, **(getattr(task, "metrics", None) or {})}
-    for name, value in values.items():
-        found = _called(f"task's {name}, tried on two samples,", value, model, inputs, targets)
-        check_values(found, len(ids), name)
+    model.eval()
+    with torch.no_grad():
+        for name, value in values.items():
+            called = f"task's {name}, {_TRIED} {which!r} in eval mode,"
+            check_values(_called(called, value, model, *_two(examples)), 2, name)
+
+
+_TRIED = "tried on two samples of"
+
+
+def _two(examples: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """Two samples; of a set of one, that one twice, for batch norm takes no single one."""
+    inputs, targets = examples.take(torch.arange(2) % len(examples))
+    return inputs, targets
+
+
+@contextmanager
+def _generators() -> Iterator[None]:
+    """Put back torch's generators, of GPUs too where some are in use."""
+    gpus = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    with torch.random.fork_rng(list(gpus)):
+        yield
 
 
 def _called(what: str, function: Callable[..., Any], *args: Any) -> Any:

@@ -156,7 +156,7 @@ def test_what_a_task_raises_comes_as_it_is_with_a_note(nothing_runs: dt.Cluster)
     wrong = toy(model=lambda: nn.Linear(3, 2))
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied") as raised:
         dt.train(nothing_runs, wrong, steps=2)
-    assert "tried on two samples, raised this on the client" in raised.value.__notes__[0]
+    assert "tried on two samples of 'train', raised this on the client" in raised.value.__notes__[0]
 
 
 def test_an_optimizer_of_another_model_is_refused(nothing_runs: dt.Cluster) -> None:
@@ -173,6 +173,113 @@ def test_a_trial_leaves_the_generators_alone(cluster1: dt.Cluster) -> None:
     torch.manual_seed(11)
     dt.train(cluster1, toy(), steps=1)
     assert torch.equal(torch.rand(3), wanted)
+
+
+class Bare:
+    """Samples that cannot be brought to a device."""
+
+    def __len__(self) -> int:
+        return SAMPLES
+
+    def take(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return examples().take(ids)
+
+
+def mean_loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return nn.functional.cross_entropy(model(x), y)
+
+
+ONE = Examples(torch.ones(1, 4), torch.ones(1, dtype=torch.int64))
+schedules = torch.optim.lr_scheduler
+one_cycle = partial(schedules.OneCycleLR, max_lr=0.1, total_steps=3)
+words = toy(
+    model=lambda: nn.Sequential(nn.Embedding(9, 2, sparse=True), nn.Flatten()),
+    train=(torch.zeros(5, 1, dtype=torch.int64), torch.zeros(5, dtype=torch.int64)),
+    test=None,
+)
+
+TRIED: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"optimizer": torch.optim.LBFGS}, ValueError, "optimizer: LBFGS.step needs 'closure'"),
+    (
+        {"schedule": schedules.ReduceLROnPlateau},
+        ValueError,
+        "schedule: ReduceLROnPlateau.step needs 'metrics'",
+    ),
+    ({"schedule": one_cycle}, ValueError, "schedule: OneCycleLR .* total_steps=3, and steps=4"),
+    (
+        {"task": toy(penalty=lambda model: model[0].weight.abs())},
+        ValueError,
+        r"task.penalty gave a tensor of shape \(6, 4\): wanted one value",
+    ),
+    ({"task": toy(penalty=lambda model: 0.5)}, TypeError, "task.penalty gave float"),
+    ({"task": words}, ValueError, "task.model: 0 is an embedding with sparse=True"),
+    ({"task": toy(train=ONE, loss=mean_loss)}, ValueError, r"task.loss gave \(\) for 2 samples"),
+    ({"task": toy(train=Bare())}, TypeError, r"task.train is Bare, which has no to\(device\)"),
+    ({"task": toy(test=Bare())}, TypeError, r"task.test is Bare, which has no to\(device\)"),
+    ({"task": toy(train=[1, 2])}, TypeError, "task.train gave list: wanted Examples"),
+    ({"task": toy(test=[1, 2])}, TypeError, "task.test gave list: wanted Examples"),
+    (
+        {"task": toy(test=Examples(torch.ones(9, 3), torch.ones(9, dtype=torch.int64)))},
+        RuntimeError,
+        "shapes cannot be multiplied",
+    ),
+    (
+        {"task": toy(train=examples, metrics={"accuracy": mean_loss})},
+        ValueError,
+        r"task.accuracy gave \(\) for 2 samples",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "kind", "words"), TRIED, ids=[one[2][:30] for one in TRIED])
+def test_what_a_trial_finds(
+    changes: dict[str, Any], kind: type[Exception], words: str, nothing_runs: dt.Cluster
+) -> None:
+    with pytest.raises(kind, match=words):
+        dt.train(nothing_runs, **{"task": toy(), "steps": 4, **changes})
+
+
+def test_what_a_trial_lets_pass(cluster1: dt.Cluster) -> None:
+    exact = partial(schedules.OneCycleLR, max_lr=0.1, total_steps=4)
+    dt.train(cluster1, toy(), steps=4, schedule=exact, optimizer=torch.optim.SGD)
+    one = toy(train=ONE, model=lambda: nn.Linear(4, 2), test=ONE)
+    assert dt.train(cluster1, one, steps=2).state.step == 2
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_trial_leaves_a_users_model_as_it_was(cluster1: dt.Cluster, fails: bool) -> None:
+    class Seen(nn.Linear):
+        calls = 0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.calls += 1
+            self.last = super().forward(x)
+            return self.last
+
+    def loss(net: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        losses = nn.functional.cross_entropy(net(x), y, reduction="none")
+        if torch.is_grad_enabled():
+            losses.sum().backward()
+            net[0].weight.requires_grad_(False).mul_(2)
+        torch.rand(3)
+        return losses.mean() if fails else losses.detach()
+
+    net = nn.Sequential(Seen(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 2))
+    net[0].bias.grad = torch.ones(6)
+    net[1].eval()
+    state = {name: value.clone() for name, value in net.state_dict().items()}
+    generator = torch.get_rng_state()
+    with pytest.raises(ValueError if fails else dt.errors.RankError, match=r"task\.loss gave"):
+        dt.train(cluster1, toy(model=partial(lambda one: one, net), loss=loss), steps=2)
+    assert torch.equal(torch.get_rng_state(), generator)
+    for name, value in net.state_dict().items():
+        assert torch.equal(value, state[name]), name
+    assert [module.training for module in net] == [True, False, True]
+    assert all(value.requires_grad for value in net.parameters())
+    assert torch.equal(net[0].bias.grad, torch.ones(6))
+    assert net[2].weight.grad is None
+    assert net[0].calls == 0
+    assert not hasattr(net[0], "last")
 
 
 class Picky(DataParallel):
