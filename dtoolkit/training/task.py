@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
+from torch.nn.utils.parametrize import is_parametrized
 
 __all__ = [
     "LOSSES",
@@ -74,11 +75,25 @@ class Examples:
 
 
 def _classes(model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    return per_sample(cross_entropy(model(inputs), targets, reduction="none"))
+    outputs = model(inputs)
+    shape, wanted = tuple(outputs.shape), (len(outputs), *outputs.shape[2:])
+    if outputs.dim() < 2 or tuple(targets.shape) not in (wanted, shape):
+        raise ValueError(
+            f"loss='cross-entropy': the model gave outputs of shape {shape} for targets of shape "
+            f"{tuple(targets.shape)}: wanted outputs (n, classes, ...) and targets (n, ...), or "
+            "probabilities of the outputs' shape"
+        )
+    return per_sample(cross_entropy(outputs, targets, reduction="none"))
 
 
 def _squares(model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    return per_sample(mse_loss(model(inputs), targets, reduction="none"))
+    outputs = model(inputs)
+    if outputs.shape != targets.shape:  # which would be the loss of each output and each target
+        raise ValueError(
+            f"loss='mse': the model gave outputs of shape {tuple(outputs.shape)} for targets of "
+            f"shape {tuple(targets.shape)}: wanted equal shapes"
+        )
+    return per_sample(mse_loss(outputs, targets, reduction="none"))
 
 
 def _sgd(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
@@ -153,8 +168,16 @@ class Task:
         name : str
         **more
             Further attributes; a pair of tensors will do for `test` too.
+
+        Raises
+        ------
+        TypeError
+            The module cannot be copied and sent.
+        ValueError
+            There is no loss of that name.
         """
         if isinstance(model, nn.Module):
+            _check_copies(model)
             model = partial(copy.deepcopy, model)
         if isinstance(loss, str):
             if loss not in LOSSES:
@@ -167,6 +190,23 @@ class Task:
         )
 
 
+def _check_copies(model: nn.Module) -> None:
+    """Refuse a module that only a function can make on every rank."""
+    wanted = "give a function that makes it: Task.of(lambda: ..., ...)"
+    for name, module in model.named_modules():
+        if is_parametrized(module):
+            raise TypeError(
+                f"model: {name or 'it'} is parametrized ({type(module).__name__}), and PyTorch "
+                f"sends no such module; {wanted}"
+            )
+    try:
+        copy.deepcopy(model)
+    except Exception as error:  # modules of others run here
+        raise TypeError(
+            f"model ({type(model).__name__}) cannot be copied; {wanted} ({error})"
+        ) from error
+
+
 def check_task(task: Any) -> None:
     """Refuse an object that lacks what a task must have.
 
@@ -176,7 +216,7 @@ def check_task(task: Any) -> None:
         An attribute is missing, or is not what it should be; the text names it.
     """
     kind = type(task).__name__
-    for name in ("model", "train", "loss", "optimizer"):
+    for name in ("model", "train", "loss", "optimizer", "batch"):
         if not hasattr(task, name):
             raise TypeError(
                 f"task ({kind}) has no attribute {name!r}: wanted a dtoolkit.training.Task, or an "
@@ -224,6 +264,8 @@ def check_model(model: nn.Module) -> None:
     ------
     ValueError
         A parameter has no shape yet, or will get a sparse gradient.
+    TypeError
+        The state dict holds something that is no tensor.
     """
     for name, value in model.named_parameters():
         if isinstance(value, nn.UninitializedParameter):
@@ -236,6 +278,12 @@ def check_model(model: nn.Module) -> None:
             raise ValueError(
                 f"task.model: {name} is an embedding with sparse=True, whose gradient is a sparse "
                 "tensor; gradients are exchanged dense: make it with sparse=False"
+            )
+    for name, value in model.state_dict().items():
+        if not isinstance(value, torch.Tensor):
+            raise TypeError(
+                f"task.model: its state_dict has {name!r}, which is {type(value).__name__}: wanted "
+                "tensors alone, which can be averaged and compared (get_extra_state can give one)"
             )
 
 

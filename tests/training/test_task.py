@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from dtoolkit.training import Examples, Task
-from dtoolkit.training.task import check_task
+from dtoolkit.training.task import check_model, check_task
 from tests.training import cases
 
 
@@ -63,6 +63,64 @@ def test_any_object_with_the_attributes_will_do() -> None:
     ):
         with pytest.raises(TypeError, match=words):
             check_task(SimpleNamespace(**{**vars(own), **change}))
+    for name in names:
+        with pytest.raises(TypeError, match=f"has no attribute {name!r}"):
+            check_task(SimpleNamespace(**{k: v for k, v in vars(own).items() if k != name}))
     del own.loss
     with pytest.raises(TypeError, match="has no attribute 'loss'"):
         check_task(own)
+
+
+def test_named_losses_take_no_outputs_that_do_not_fit_the_targets() -> None:
+    X = torch.randn(5, 3)
+    one, two = nn.Linear(3, 1), nn.Linear(3, 2)
+    squares = Task.of(one, (X, X[:, 0]), "mse").loss
+    with pytest.raises(ValueError, match=r"outputs of shape \(5, 1\) for targets of shape \(5,\)"):
+        squares(one, X, X[:, 0])
+    assert squares(one, X, X[:, :1]).shape == (5,)
+    classes = Task.of(two, (X, X[:, 0])).loss
+    labels = torch.tensor([0, 1, 1, 0, 1])
+    for model, targets, words in (
+        (two, labels[:, None], r"outputs of shape \(5, 2\) for targets of shape \(5, 1\)"),
+        (nn.Sequential(one, nn.Flatten(0)), labels, r"shape \(5,\) for targets of shape \(5,\)"),
+        (two, torch.zeros(5, 3), r"\(5, 2\) for targets of shape \(5, 3\): wanted outputs"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            classes(model, X, targets)
+    assert classes(two, X, torch.full((5, 2), 0.5)).shape == (5,)
+    pixels = nn.Conv1d(1, 2, 1)
+    assert classes(pixels, X[:, None], torch.zeros(5, 3, dtype=torch.int64)).shape == (5,)
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm:FutureWarning")
+def test_a_module_that_cannot_be_copied_is_made_by_a_function() -> None:
+    X = torch.randn(5, 3), torch.zeros(5, dtype=torch.int64)
+
+    def legacy() -> nn.Module:
+        return nn.Sequential(nn.utils.weight_norm(nn.Linear(3, 2)))
+
+    def parametrized() -> nn.Module:
+        return nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(3, 2)))
+
+    for make, words in (
+        (legacy, "Sequential. cannot be copied; give a function that makes it"),
+        (parametrized, "model: 0 is parametrized .* give a function that makes it"),
+    ):
+        with pytest.raises(TypeError, match=words):
+            Task.of(make(), X)
+        task = Task.of(make, X)
+        assert task.loss(task.model(), *X).shape == (5,)
+
+
+def test_a_state_is_of_tensors_alone() -> None:
+    class Extra(nn.Linear):
+        extra: Any = MappingProxyType({"seen": 3})
+
+        def get_extra_state(self) -> Any:
+            return self.extra
+
+    model = nn.Sequential(Extra(2, 2))
+    with pytest.raises(TypeError, match=r"has '0\._extra_state', which is mappingproxy"):
+        check_model(model)
+    Extra.extra = torch.tensor(3)
+    check_model(model)
