@@ -232,16 +232,19 @@ class _Rank:
         model = self.strategy.reconcile(self.replica)
         if saved:
             check_parameters(self.replica, model, self.step)
-        if scored:
-            self._evaluate(model)
-        if not saved:
-            return None
-        state = capture(self.replica, self.strategy, step=self.step, count=self.count, model=model)
-        if self.writer is not None:
-            self.writer.write(state)
+        state = None
+        if saved:  # before the evaluation, whose errors must not take what was learned
+            state = capture(
+                self.replica, self.strategy, step=self.step, count=self.count, model=model
+            )
+            if self.writer is not None:
+                self.writer.write(state)
+        if scored and self._evaluate(model) and last and self.writer is not None:
+            self.writer.write(state)  # earlier scores come with the next checkpoint
         return state
 
-    def _evaluate(self, model: dict[str, torch.Tensor]) -> None:
+    def _evaluate(self, model: dict[str, torch.Tensor]) -> bool:
+        """Score a model; returns whether there are scores, the same on all ranks."""
         with self.ctx.comm.phase("evaluation"):
             scores = self.replica.evaluate(model)
         if scores and self.ctx.rank == 0:
@@ -249,3 +252,4 @@ class _Rank:
             self.ctx.log(said)
             if self.writer is not None:
                 self.writer.scores.append(said)
+        return bool(scores)

@@ -112,3 +112,20 @@ def test_what_a_killed_writer_left_is_removed_by_the_next(run: Run, tmp_path: Pa
         (tmp_path / name).write_bytes(b"half")
     run.save(tmp_path / "run")
     assert sorted(os.listdir(tmp_path)) == sorted(["run", *others])
+
+
+def test_a_checkpoint_is_there_when_an_evaluation_fails(
+    cluster_of: Callable[[int], dt.Cluster], tmp_path: Path
+) -> None:
+    def fussy(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        assert len(x) == 2, "more than a trial has"
+        return torch.zeros(len(x))
+
+    path = tmp_path / "run"
+    with pytest.raises(dt.errors.RankError, match="more than a trial has"):
+        dt.train(cluster_of(2), toy(metrics={"fussy": fussy}), steps=3, checkpoint=path)
+    left = Run.load(path)
+    assert left.state.step == 3
+    assert left.history["step"].tolist() == [0, 1, 2]
+    dt.train(cluster_of(2), toy(), steps=4, resume=path, checkpoint=path)
+    assert Run.load(path).history["test_loss"].notna().tolist() == [True]
