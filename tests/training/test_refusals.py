@@ -122,7 +122,7 @@ class Extra(nn.Linear):
 def test_what_cannot_be_kept_is_told_before_it_is_learned(nothing_runs: dt.Cluster) -> None:
     with pytest.raises(TypeError, match=r"the state of the schedule \(Forgetful\)\.seen is set"):
         dt.train(nothing_runs, toy(), steps=2, schedule=Forgetful)
-    with pytest.raises(TypeError, match=r"the state of task\.model\(\)\._extra_state is set"):
+    with pytest.raises(TypeError, match=r"task\.model.*_extra_state.* is set"):
         dt.train(nothing_runs, toy(model=lambda: Extra(4, 2)), steps=2)
     with pytest.raises(TypeError, match=r"cluster is str: wanted a dtoolkit\.Cluster"):
         dt.train("here", toy(), steps=2)  # type: ignore[arg-type]
