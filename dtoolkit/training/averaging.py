@@ -1,20 +1,21 @@
 """The mean of several models, weighted by the samples that each has used.
 
 Parameters are averaged, and so is whatever else a model keeps: running means by samples; running
-variances together with the variance of the means, as of one set of all samples; counters (integer
-and boolean buffers) are the largest, never a mean rounded to 0. Models without samples weigh
-nothing. Models that are equal give exactly themselves.
+variances of batch norm with the variance of the means, as of one set of all samples; counters
+(integer and boolean buffers) are the largest, never a mean rounded to 0. Models without samples
+weigh nothing. Models that are equal give exactly themselves.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 if TYPE_CHECKING:
     from dtoolkit.comm.communicator import Communicator
@@ -23,6 +24,7 @@ __all__ = [
     "average",
     "average_model",
     "average_over",
+    "batch_statistics",
     "kept_buffers",
     "load_average",
     "whole_state",
@@ -32,7 +34,10 @@ _MEAN, _VAR = "running_mean", "running_var"
 
 
 def average(
-    states: Sequence[Mapping[str, torch.Tensor]], samples: Sequence[float]
+    states: Sequence[Mapping[str, torch.Tensor]],
+    samples: Sequence[float],
+    *,
+    statistics: Collection[str] | None = None,
 ) -> dict[str, torch.Tensor]:
     """Mean of models that are all here.
 
@@ -43,6 +48,9 @@ def average(
         ``x.running_var`` are statistics of one layer.
     samples : sequence of float
         What each model weighs: at least 0. Where all are 0, models weigh the same.
+    statistics : collection of str, optional
+        Names of the running means that are pooled with their variances, as
+        :func:`batch_statistics` gives them; by default all of that kind.
 
     Returns
     -------
@@ -60,7 +68,7 @@ def average(
     for number, state in enumerate(states):
         _compare(states[0], state, number)
     result: dict[str, torch.Tensor] = {}
-    for group in _groups(states[0]):
+    for group in _groups(states[0], statistics):
         flats = [group.gathered(state) for state in states]
         if group.counts:
             total = _largest([flat for flat, weight in zip(flats, weights, strict=True) if weight])
@@ -71,7 +79,11 @@ def average(
 
 
 def average_over(
-    comm: Communicator, state: Mapping[str, torch.Tensor], samples: float | Sequence[float]
+    comm: Communicator,
+    state: Mapping[str, torch.Tensor],
+    samples: float | Sequence[float],
+    *,
+    statistics: Collection[str] | None = None,
 ) -> dict[str, torch.Tensor]:
     """Mean of the models of all ranks: what :func:`average` gives, the same bits on every rank.
 
@@ -87,6 +99,8 @@ def average_over(
     samples : float or sequence of float
         What this rank's model weighs; or what each rank's does, where all know it already, which
         saves a message.
+    statistics : collection of str, optional
+        As of :func:`average`.
 
     Returns
     -------
@@ -108,7 +122,7 @@ def average_over(
     if len(weights) != comm.size:
         raise ValueError(f"samples: {len(weights)} numbers for {comm.size} ranks")
     result: dict[str, torch.Tensor] = {}
-    for group in _groups(state):
+    for group in _groups(state, statistics):
         flat = group.gathered(state)
         if group.counts:
             # What weighs nothing says the least that there is.
@@ -139,7 +153,7 @@ def average_model(
     dict
         As :func:`load_average` and :func:`whole_state` take it.
     """
-    return average_over(comm, _parts(model), samples)
+    return average_over(comm, _parts(model), samples, statistics=batch_statistics(model))
 
 
 def load_average(model: nn.Module, mean: Mapping[str, torch.Tensor]) -> None:
@@ -148,6 +162,18 @@ def load_average(model: nn.Module, mean: Mapping[str, torch.Tensor]) -> None:
         for name, value in _parts(model).items():
             if name in mean:
                 value.copy_(mean[name])
+
+
+def batch_statistics(model: nn.Module) -> frozenset[str]:
+    """Names of a model's running means that are those of batches: of batch norm alone.
+
+    Variances of other layers (instance norm) are not about that mean, and are averaged as they are.
+    """
+    return frozenset(
+        f"{name}.{_MEAN}".lstrip(".")
+        for name, module in model.named_modules()
+        if isinstance(module, _BatchNorm)
+    )
 
 
 def kept_buffers(model: nn.Module) -> dict[str, torch.Tensor]:
@@ -220,12 +246,12 @@ class _Group:
         return result
 
 
-def _groups(state: Mapping[str, torch.Tensor]) -> list[_Group]:
+def _groups(state: Mapping[str, torch.Tensor], statistics: Collection[str] | None) -> list[_Group]:
     """What travels together, in the order of the state."""
     groups: dict[torch.dtype, _Group] = {}
     layers = {}
     for name in state:
-        if name.rpartition(".")[2] == _MEAN:
+        if name.rpartition(".")[2] == _MEAN and (statistics is None or name in statistics):
             other = name.removesuffix(_MEAN) + _VAR
             if other in state and _alike(state[name], state[other]):
                 layers[name] = other

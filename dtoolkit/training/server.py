@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from dtoolkit.training.averaging import average, kept_buffers
+from dtoolkit.training.averaging import average, batch_statistics, kept_buffers
 from dtoolkit.training.compression import elements
 from dtoolkit.training.message import Message
 from dtoolkit.training.serving_rule import (
@@ -200,7 +200,8 @@ class Server:
             return
         weights = [push.samples / push.planned for push in pushes]
         states = [dict(mine), *(push.buffers for push in pushes)]
-        pooled = average(states, [max(0.0, 1.0 - share), *weights])
+        known = batch_statistics(self._replica.model)
+        pooled = average(states, [max(0.0, 1.0 - share), *weights], statistics=known)
         with torch.no_grad():
             for name, value in pooled.items():
                 mine[name].copy_(value)

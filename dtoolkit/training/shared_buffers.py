@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from dtoolkit.training.averaging import average
+from dtoolkit.training.averaging import average, batch_statistics
 from dtoolkit.training.norm import spans_ranks
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ class SharedBuffers:
 
     def __init__(self, replica: Replica) -> None:
         self._comm = replica.comm
+        self._statistics = batch_statistics(replica.model)
         self._homes = [
             (f"{name}.{buffer}".lstrip("."), module, buffer)
             for name, module in replica.model.named_modules()
@@ -72,7 +73,7 @@ class SharedBuffers:
                 )
                 gathered[name] = torch.cat(self._comm.all_gather_v(rows))
         sets = [{n: rows[i] for n, rows in gathered.items()} for i in range(len(samples))]
-        self.put(average(sets, samples))
+        self.put(average(sets, samples, statistics=self._statistics))
 
     def _held(self) -> list[tuple[str, torch.Tensor]]:
         held = [(name, module._buffers[buffer]) for name, module, buffer in self._homes]

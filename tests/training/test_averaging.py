@@ -13,6 +13,7 @@ from dtoolkit.training.averaging import (
     average,
     average_model,
     average_over,
+    batch_statistics,
     load_average,
     whole_state,
 )
@@ -196,3 +197,18 @@ def over_dict(ctx):
         "n": torch.zeros(8, dtype=torch.int64),
     }
     average_over(ctx.comm, state, 1)
+
+
+def test_variances_of_instances_are_averaged_as_they_are():
+    model = nn.Sequential(nn.InstanceNorm1d(2, track_running_stats=True), nn.BatchNorm1d(2))
+    names = batch_statistics(model)
+    assert names == {"1.running_mean"}
+    assert batch_statistics(nn.BatchNorm1d(2)) == {"running_mean"}
+    states = [{name: value.clone() for name, value in model.state_dict().items()} for _ in "ab"]
+    for layer in "01":
+        states[1][f"{layer}.running_mean"] += 4
+        states[1][f"{layer}.running_var"] += 2
+    mean = average(states, [1, 1], statistics=names)
+    assert mean["0.running_mean"].tolist() == mean["1.running_mean"].tolist() == [2, 2]
+    assert mean["0.running_var"].tolist() == [2, 2]
+    assert mean["1.running_var"].tolist() == [6, 6]

@@ -10,7 +10,7 @@ import torch
 
 from dtoolkit.arrays.layout import as_layout
 from dtoolkit.training import mixing
-from dtoolkit.training.averaging import average_over, kept_buffers, whole_state
+from dtoolkit.training.averaging import average_over, batch_statistics, kept_buffers, whole_state
 from dtoolkit.training.compression import as_compressor
 from dtoolkit.training.local_step import (
     LocalStep,
@@ -136,7 +136,9 @@ class Gossip(Strategy):
         """See :meth:`Strategy.reconcile`: the mean by mass, which mixing would lead to."""
         learned = {name: value.detach() for name, value in replica.parameters}
         mean = average_over(replica.comm, learned, float(self._mass[replica.rank]))
-        mean |= average_over(replica.comm, kept_buffers(replica.model), self._samples)
+        known = batch_statistics(replica.model)
+        buffers = kept_buffers(replica.model)
+        mean |= average_over(replica.comm, buffers, self._samples, statistics=known)
         return whole_state(replica.model, mean)
 
     def own_state(self) -> dict[str, Any]:

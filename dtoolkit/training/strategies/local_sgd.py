@@ -10,6 +10,7 @@ import torch
 from dtoolkit.training.averaging import (
     average_model,
     average_over,
+    batch_statistics,
     kept_buffers,
     load_average,
     whole_state,
@@ -197,7 +198,9 @@ class LocalSGD(Strategy):
         self._start = replica.flat_parameters()
         buffers = kept_buffers(replica.model)
         if buffers:
-            load_average(replica.model, average_over(replica.comm, buffers, counts))
+            known = batch_statistics(replica.model)
+            mean = average_over(replica.comm, buffers, counts, statistics=known)
+            load_average(replica.model, mean)
 
     def _changed(self, replica: Replica, change: torch.Tensor) -> torch.Tensor | None:
         """Elements of parameters that any rank has changed: others have no part in signs."""
