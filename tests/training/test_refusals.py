@@ -332,7 +332,7 @@ OTHERS: list[tuple[dict[str, Any], str]] = [
         {"task": toy(model=lambda: model().append(nn.Linear(2, 2)))},
         r"saved model has no '5.weight', and the task's model has '5.weight' of shape \(2, 2\)",
     ),
-    ({"task": toy(model=lambda: model().double(), train=examples)}, "torch.float64"),
+    ({"task": toy(model=lambda: model().double(), train=examples, test=None)}, "torch.float64"),
 ]
 
 
