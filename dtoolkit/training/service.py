@@ -33,6 +33,7 @@ that asked or for others that asked before; each rank that asks gets one in the 
 _HOST = 0
 _TAG = 0
 _CLOSE, _FAILED = -1, -2  # kinds of a service's own messages
+_NOT_FINITE = f"{FloatingPointError.__name__}:"  # how the text of such a failure begins
 _PATIENCE = 5.0  # seconds that a closing host waits for the others to close
 
 
@@ -68,7 +69,8 @@ class Service:
         Exception
             On rank 0: what the thread ended in.
         RuntimeError
-            On the other ranks: the service has failed; the text says how.
+            On the other ranks: the service has failed; the text says how. FloatingPointError where
+            that is what it failed with: whoever is heard first, the owner learns the cause.
         """
         if self._host is not None:
             return self._host.ask(message)
@@ -76,7 +78,8 @@ class Service:
         reply = unpack(self._comm.recv(_HOST, _TAG)[0])
         if reply.kind == _FAILED:
             text = bytes(reply.tensors[0].tolist()).decode()
-            raise RuntimeError(f"the service on rank {_HOST} failed: {text}")
+            kind = FloatingPointError if text.startswith(_NOT_FINITE) else RuntimeError
+            raise kind(f"the service on rank {_HOST} failed: {text}")
         return reply
 
     def close(self) -> None:
