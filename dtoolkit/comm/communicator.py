@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from dtoolkit.comm.counts import check_counts
 from dtoolkit.comm.exchange import plain
 from dtoolkit.comm.groups import Groups
 from dtoolkit.comm.reduction import check_reduction, reduce_in_order
@@ -243,7 +244,7 @@ class Communicator(Tagged, Groups):
         """
         if agreed and out is None:
             raise ValueError("all_to_all_v: agreed=True needs out=, the rows that were agreed on")
-        self._check_counts(rows, send_counts, receive_counts, out)
+        check_counts(rows, send_counts, receive_counts, out, self.size)
         whole_rows = plain(rows).contiguous() if agreed else plain(rows)
         pieces = list(torch.split(whole_rows, [int(n) for n in send_counts]))
         width = rows.shape[1:]
@@ -376,32 +377,3 @@ class Communicator(Tagged, Groups):
         if any(tensor is None for tensor in tensors):
             raise ValueError(f"{operation}: the root (rank {root}) passed no tensor")
         return list(tensors)
-
-    def _check_counts(
-        self,
-        rows: torch.Tensor,
-        send: Sequence[int],
-        receive: Sequence[int] | None,
-        out: torch.Tensor | None,
-    ) -> None:
-        if rows.dim() == 0:
-            raise ValueError("all_to_all_v: rows has no rows to share out (0 dimensions)")
-        if len(send) != self.size or any(n < 0 for n in send) or sum(send) != rows.shape[0]:
-            raise ValueError(
-                f"all_to_all_v: send_counts {list(send)} do not share out {rows.shape[0]} rows "
-                f"over {self.size} ranks"
-            )
-        if receive is not None and (len(receive) != self.size or any(n < 0 for n in receive)):
-            raise ValueError(
-                f"all_to_all_v: receive_counts {list(receive)} are not {self.size} counts"
-            )
-        if out is None:
-            return
-        want = (sum(receive or ()), *rows.shape[1:])
-        if receive is None or tuple(out.shape) != want or out.dtype != rows.dtype:
-            raise ValueError(
-                f"all_to_all_v: out is {tuple(out.shape)} {out.dtype}; with receive_counts="
-                f"{receive} it must be {want} {rows.dtype}"
-            )
-        if not out.is_contiguous():
-            raise ValueError("all_to_all_v: out must be contiguous")

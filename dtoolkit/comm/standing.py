@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -34,6 +35,7 @@ class _Standing(ABC):
 
     operation: str
     packed = False  # what is sent lies end to end in memory, and so does what is filled
+    _second: Callable[[], tuple[Tensors, Tensors]] | None = None  # a second round, if there is one
 
     def __init__(self, comm: Communicator) -> None:
         self._comm = comm
@@ -44,10 +46,11 @@ class _Standing(ABC):
         began, phase = time.perf_counter(), comm._recorder.phase
         comm._sequence += 1
         tag = 2 * (comm._sequence % (USER_TAGS // 2))
-        two = self._has_second
+        second = self._second
 
         def following() -> Pending:
-            return self._send(*self._second(), tag + 1)
+            assert second is not None
+            return self._send(*second(), tag + 1)
 
         def finish() -> None:
             self._end()
@@ -56,11 +59,11 @@ class _Standing(ABC):
         in_order = comm._transport.in_order
         call = Staged(
             self._send(*self._first(), tag),
-            following if two else None,
+            following if second is not None else None,
             finish,
             background=not in_order,
         )
-        if two and in_order:
+        if second is not None and in_order:
             call.wait()
         comm._awaited(call, False)
         return call
@@ -83,16 +86,9 @@ class _Standing(ABC):
             return pending
         return self._comm._transport.exchange(sends, receives, tag, packed=self.packed)
 
-    @property
-    def _has_second(self) -> bool:
-        return False
-
     @abstractmethod
     def _first(self) -> tuple[Tensors, Tensors]:
         """What each rank gets, and what to fill."""
-
-    def _second(self) -> tuple[Tensors, Tensors]:
-        raise NotImplementedError
 
     def _end(self) -> None:  # noqa: B027  -- most have nothing
         """What is left to do once all has come."""
@@ -131,16 +127,13 @@ class StandingSum(_Standing):
         self._rows = [own if p == comm.rank else torch.empty_like(own) for p in range(comm.size)]
         self._spread = self._others(pieces), self._others(self._rows)
         self._gather = self._others([own] * comm.size), self._others(pieces)
+        self._second = None if self._pair else self._summed
         self._count(*([self._spread] if self._pair else [self._spread, self._gather]))
-
-    @property
-    def _has_second(self) -> bool:
-        return not self._pair
 
     def _first(self) -> tuple[Tensors, Tensors]:
         return self._spread
 
-    def _second(self) -> tuple[Tensors, Tensors]:
+    def _summed(self) -> tuple[Tensors, Tensors]:
         reduce_into(self._rows, self._comm.rank, "sum")
         return self._gather
 

@@ -84,8 +84,7 @@ def learning(
     """
     if x not in _X:
         raise ValueError(f"x={x!r}: wanted one of {', '.join(_X)}")
-    if isinstance(smooth, bool) or not isinstance(smooth, int) or smooth < 1:
-        raise ValueError(f"smooth={smooth!r}: wanted a whole number of at least 1")
+    _check_smooth(smooth)
     named = named_runs(runs, strategy_of)
     found = {name: _points_of(run.history, x, y) for name, run in named.items()}
     if all(points is None for points in found.values()):
@@ -150,8 +149,7 @@ def by_worker(
     """
     if x not in ("step", "seconds"):
         raise ValueError(f"x={x!r}: wanted one of step, seconds")
-    if isinstance(smooth, bool) or not isinstance(smooth, int) or smooth < 1:
-        raise ValueError(f"smooth={smooth!r}: wanted a whole number of at least 1")
+    _check_smooth(smooth)
     history, workers = run.history, workers_of(run.history)
     if not workers or f"{quantity}_{workers[0]}" not in history:
         there = sorted(str(c).rpartition("_")[0] for c in history if str(c).endswith("_0"))
@@ -236,6 +234,11 @@ def bytes_per_step(
     )
     figure.add_trace(bars)
     return figure.update_layout(showlegend=False, height=160 + 34 * len(named))
+
+
+def _check_smooth(smooth: object) -> None:
+    if isinstance(smooth, bool) or not isinstance(smooth, int) or smooth < 1:
+        raise ValueError(f"smooth={smooth!r}: wanted a whole number of at least 1")
 
 
 def _points_of(history: pd.DataFrame, x: str, y: str) -> tuple[Any, Any] | None:

@@ -102,3 +102,17 @@ def local_sgd(
                 model.load_state_dict(mean)
             used = [0] * ranks
     return average(alone.states(), used) if any(used) else alone.states()[0]
+
+
+def close(got: dict[str, torch.Tensor], want: dict[str, torch.Tensor], tolerance: float) -> None:
+    assert got.keys() == want.keys()
+    for name, value in want.items():
+        torch.testing.assert_close(
+            got[name], value, rtol=tolerance, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}"
+        )
+
+
+def same(a: Any, b: Any) -> None:
+    """Two runs that ended in the same state, bit for bit."""
+    assert a.state.differs_from(b.state) == []
+    assert a.state.digest() == b.state.digest()

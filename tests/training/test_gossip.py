@@ -15,22 +15,10 @@ from dtoolkit.training.averaging import average
 from dtoolkit.training.compression import RandomK, Sign, TopK
 from dtoolkit.training.strategies import STRATEGIES, Gossip, GossipPairs, LocalSGD
 from tests.training import by_hand, cases
+from tests.training.by_hand import close, same
 from tests.training.reference import trained
 
 STEPS = 5
-
-
-def close(got: dict[str, torch.Tensor], want: dict[str, torch.Tensor], tolerance: float) -> None:
-    assert got.keys() == want.keys()
-    for name, value in want.items():
-        torch.testing.assert_close(
-            got[name], value, rtol=tolerance, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}"
-        )
-
-
-def same(a: Any, b: Any) -> None:
-    assert a.state.differs_from(b.state) == []
-    assert a.state.digest() == b.state.digest()
 
 
 def owned(alone: by_hand.Alone, partition: Any, ranks: int) -> list[int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
-from typing import Any
 
 import pytest
 import torch
@@ -13,23 +12,10 @@ import dtoolkit as dt
 from dtoolkit.training.compression import TopK
 from dtoolkit.training.strategies import LocalSGD
 from tests.training import by_hand, cases
+from tests.training.by_hand import close, same
 from tests.training.reference import trained
 
 STEPS = 7  # of rounds of 3: two whole ones and a bit; the third batch is a small one
-
-
-def close(got: dict[str, torch.Tensor], want: dict[str, torch.Tensor], tolerance: float) -> None:
-    assert got.keys() == want.keys()
-    for name, value in want.items():
-        torch.testing.assert_close(
-            got[name], value, rtol=tolerance, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}"
-        )
-
-
-def same(a: Any, b: Any) -> None:
-    """Two runs that ended in the same state, bit for bit."""
-    assert a.state.differs_from(b.state) == []
-    assert a.state.digest() == b.state.digest()
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
