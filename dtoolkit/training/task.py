@@ -13,6 +13,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 from torch.nn.utils.parametrize import is_parametrized
 
+from dtoolkit.sparsity import masks_of
+
 __all__ = [
     "LOSSES",
     "Examples",
@@ -263,7 +265,8 @@ def check_model(model: nn.Module) -> None:
     Raises
     ------
     ValueError
-        A parameter has no shape yet, or will get a sparse gradient.
+        A parameter has no shape yet, or will get a sparse gradient; or the model carries masks of
+        a sparsifier, which nobody would keep on the workers.
     TypeError
         The state dict holds something that is no tensor.
     """
@@ -279,6 +282,13 @@ def check_model(model: nn.Module) -> None:
                 f"task.model: {name} is an embedding with sparse=True, whose gradient is a sparse "
                 "tensor; gradients are exchanged dense: make it with sparse=False"
             )
+    masks = masks_of(model)
+    if masks:
+        raise ValueError(
+            f"task.model carries masks of a Sparsifier ({', '.join([*masks][:3])} ...): on the "
+            "workers nothing keeps them, so that the weights would become dense; train it in one "
+            "process, or take them out first: dt.sparsity.remove_masks(model)"
+        )
     for name, value in model.state_dict().items():
         if not isinstance(value, torch.Tensor):
             raise TypeError(
@@ -299,5 +309,8 @@ def load_examples(source: Any, name: str) -> Any:
     if isinstance(examples, tuple) and len(examples) == 2:
         examples = Examples(*examples)
     if not hasattr(examples, "take") or not hasattr(examples, "__len__"):
-        raise TypeError(f"task.{name} gave {type(examples).__name__}: wanted Examples")
+        raise TypeError(
+            f"task.{name} gave {type(examples).__name__}: wanted dt.training.Examples(inputs, "
+            "targets), or a tuple of these two tensors"
+        )
     return examples

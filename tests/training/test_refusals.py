@@ -107,6 +107,12 @@ def test_what_cannot_be_kept_is_told_before_it_is_learned(nothing_runs: dt.Clust
         dt.train(nothing_runs, toy(), steps=2, schedule=Forgetful)
     with pytest.raises(TypeError, match=r"task\.model.*_extra_state.* is set"):
         dt.train(nothing_runs, toy(model=lambda: Extra(4, 2)), steps=2)
+    masked = model()
+    dt.sparsity.Sparsifier(masked, torch.optim.SGD(masked.parameters(), 0.1), density=0.5)
+    with pytest.raises(ValueError, match=r"carries masks of a Sparsifier \(0\.weight"):
+        dt.train(nothing_runs, toy(model=lambda: masked), steps=2)
+    with pytest.raises(TypeError, match=r"task\.train gave list: wanted dt\.training\.Examples"):
+        dt.train(nothing_runs, toy(train=[torch.ones(2, 4), torch.ones(2)]), steps=2)
     with pytest.raises(TypeError, match=r"cluster is str: wanted a dtoolkit\.Cluster"):
         dt.train("here", toy(), steps=2)  # type: ignore[arg-type]
 
