@@ -205,8 +205,8 @@ TRIED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"task": toy(train=ONE, loss=mean_loss)}, ValueError, r"task.loss gave \(\) for 2 samples"),
     ({"task": toy(train=Bare())}, TypeError, r"task.train is Bare, which has no to\(device\)"),
     ({"task": toy(test=Bare())}, TypeError, r"task.test is Bare, which has no to\(device\)"),
-    ({"task": toy(train=[1, 2])}, TypeError, "task.train gave list: wanted Examples"),
-    ({"task": toy(test=[1, 2])}, TypeError, "task.test gave list: wanted Examples"),
+    ({"task": toy(train=[1, 2])}, TypeError, "task.train gave list: wanted dt.training.Examples"),
+    ({"task": toy(test=[1, 2])}, TypeError, "task.test gave list: wanted dt.training.Examples"),
     (
         {"task": toy(test=Examples(torch.ones(9, 3), torch.ones(9, dtype=torch.int64)))},
         RuntimeError,
