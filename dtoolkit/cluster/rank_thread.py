@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -43,12 +44,25 @@ class RankThread:
         self._queue.put((work, future))
         return future
 
-    def stop_current(self) -> None:
-        """Raise :class:`Stop` in the running function, at its next Python instruction."""
+    def stop_current(self) -> bool:
+        """Raise :class:`Stop` in the running function, at its next Python instruction.
+
+        Not while it imports or compiles: what a library keeps for the whole process would stay
+        half done. (Numba goes through its registries by generators: a stop in one ends it for good,
+        and whatever is compiled in this process later fails.)
+
+        Returns
+        -------
+        bool
+            False if it must be asked again a moment later.
+        """
         with self._guard:
             if self._stoppable:
+                if _in_the_middle(self._thread):
+                    return False
                 self._raised = True
                 raise_in(self._thread, Stop)
+            return True
 
     def no_more_stops(self) -> None:
         """From here on nothing is raised into the thread; what was about to be is taken back.
@@ -93,3 +107,23 @@ class RankThread:
             future.set_exception(error)
         else:
             future.set_result(result)
+
+
+_LIBRARIES = (
+    "numba.",
+    "llvmlite.",
+    "importlib._bootstrap",
+    "torch._dynamo.",
+    "torch._inductor.",
+    "distributed.gc",  # hears of every garbage collection, in whatever thread
+)
+
+
+def _in_the_middle(thread: threading.Thread) -> bool:
+    """Whether a thread is inside code that keeps state of the whole process, and imports such."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    while frame is not None:
+        if str(frame.f_globals.get("__name__", "")).startswith(_LIBRARIES):
+            return True
+        frame = frame.f_back
+    return False

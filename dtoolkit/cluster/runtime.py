@@ -34,6 +34,7 @@ __all__ = ["Runtime", "call"]
 
 _POLITE = 0.12  # seconds in which a function that communicates ends by itself
 _GRACE = 0.25  # seconds in which any function must end once it is stopped
+_AGAIN = 0.01  # seconds until a stop is tried again that came at a bad moment
 _OVERDUE = 15.0  # seconds after the deadline in which a client that lives would have said stop
 
 
@@ -177,11 +178,13 @@ class Runtime:
         running.interrupt.set(Stop)
         running.cut()
         future = asyncio.wrap_future(running.future)
-        for delay in (_POLITE, _GRACE):
-            await asyncio.wait([future], timeout=delay)
-            if running.future.done():
-                return True
-            self._thread.stop_current()
+        await asyncio.wait([future], timeout=_POLITE)
+        end = time.perf_counter() + _GRACE
+        while not running.future.done() and time.perf_counter() < end:
+            raised = self._thread.stop_current()
+            await asyncio.wait([future], timeout=_GRACE if raised else _AGAIN)
+        if running.future.done():
+            return True
         # Blocked in something that Python cannot interrupt: leave the thread and use a new one.
         self._thread.retire()
         self._thread = self._new_thread()

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 import torch
@@ -234,6 +235,35 @@ def test_threads_left_behind_do_not_touch_what_comes_after(cluster: dt.Cluster) 
         return turns
 
     assert min(cluster.run(work)) > 10
+
+
+def test_a_stop_leaves_compilers_whole(cluster: dt.Cluster) -> None:
+    def compiles(ctx: Any) -> None:
+        import numba
+
+        def long(x):  # type: ignore[no-untyped-def]
+            return np.sort(np.cumsum(x))[0] * np.sqrt(np.abs(x))[0]
+
+        ctx.comm.barrier()
+        if ctx.rank == 0:
+            raise ValueError("stop the others")
+        numba.njit(long).compile("(float64[::1],)")
+        numba.was_here = ctx.rank  # a stop in the middle would not come here
+        while True:
+            pass
+
+    with pytest.raises(RankError, match="stop the others"):
+        cluster.run(compiles)
+
+    def compiled(ctx: Any) -> tuple[int, int]:
+        import numba
+
+        end = time.monotonic() + 20  # whoever took longer was left behind, and comes to its end
+        while ctx.rank and not hasattr(numba, "was_here") and time.monotonic() < end:
+            time.sleep(0.01)
+        return getattr(numba, "was_here", 0), numba.njit(lambda x: x + 1)(1)
+
+    assert cluster.run(compiled) == [(0, 2), (1, 2), (2, 2), (3, 2)]
 
 
 def test_the_only_worker() -> None:
