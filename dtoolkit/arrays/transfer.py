@@ -11,6 +11,7 @@ from dtoolkit.arrays.array import DistArray, ask
 from dtoolkit.arrays.convert import as_index
 from dtoolkit.arrays.layout import Layout
 from dtoolkit.arrays.lineage import Recipe, remember
+from dtoolkit.arrays.memory import aligned
 from dtoolkit.cluster import Cluster, Context, Remote
 
 __all__ = ["bring", "place"]
@@ -53,7 +54,7 @@ def _unpacked(shard: NDArray[Any], dtype: torch.dtype) -> torch.Tensor:
 
 
 def _place(ctx: Context, shard: NDArray[Any], dtype: torch.dtype) -> torch.Tensor:
-    return _unpacked(shard, dtype).to(ctx.device)
+    return aligned(_unpacked(shard, dtype).to(ctx.device))
 
 
 def _send(ctx: Context, shard: torch.Tensor) -> NDArray[Any]:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import torch
 
+from dtoolkit.arrays.memory import allocate
 from dtoolkit.spmm import kernels_candidates as candidates
 from dtoolkit.spmm.kernels_choice import available, calibrate, choose
 from dtoolkit.spmm.kernels_csr import LocalCSR
@@ -88,7 +89,7 @@ def multiply(
         raise ValueError("accumulate=True adds to out, but out is None: pass the tensor to add to")
     m, k = A.shape[0], B.shape[1]
     if out is None:
-        out = candidates.empty_rows(m, k, dtype=dtype, device=A.device)
+        out = allocate((m, k), dtype=dtype, device=A.device)
     if m == 0 or k == 0:
         return out
     half = dtype in (torch.float16, torch.bfloat16) and A.device.type == "cpu"

@@ -28,7 +28,6 @@ __all__ = [
     "KERNELS",
     "add_rows",
     "can_be_written",
-    "empty_rows",
     "gather_rows",
     "load_mkl",
     "with_rows_in_place",
@@ -49,19 +48,6 @@ def with_rows_in_place(B: torch.Tensor) -> torch.Tensor:
     """Give B itself if the elements of each row are neighbours, else a row-major copy."""
     B = B.resolve_conj().resolve_neg()
     return B if B.shape[1] == 1 or B.stride(1) == 1 else B.contiguous()
-
-
-def empty_rows(m: int, k: int, *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Allocate (m, k) without filling it; on a CPU in NumPy's memory, at the start of a cache line.
-
-    NumPy asks Linux for huge pages, torch does not: 100 MB are mapped in 10 ms instead of 40.
-    """
-    nbytes = m * k * dtype.itemsize
-    if device.type != "cpu" or nbytes < 4 << 20:
-        return torch.empty((m, k), dtype=dtype, device=device)
-    memory = np.empty(nbytes + 64, dtype=np.uint8)
-    start = -memory.ctypes.data % 64
-    return torch.from_numpy(memory[start : start + nbytes]).view(dtype).view(m, k)
 
 
 def can_be_written(target: torch.Tensor, source: torch.Tensor) -> bool:

@@ -11,7 +11,8 @@ import pandas as pd
 import scipy.sparse as sp
 import torch
 
-from dtoolkit.spmm.kernels_candidates import DTYPES, KERNELS, empty_rows, load_mkl
+from dtoolkit.arrays.memory import allocate
+from dtoolkit.spmm.kernels_candidates import DTYPES, KERNELS, load_mkl
 from dtoolkit.spmm.kernels_csr import LocalCSR
 
 __all__ = ["MEASURED", "available", "calibrate", "choose"]
@@ -131,7 +132,7 @@ def calibrate(
     compute = torch.float32 if half else dtype
     A = (_example() if A is None else A).to(device, compute)
     B = torch.ones((A.shape[1], k), dtype=compute, device=device)
-    C = empty_rows(A.shape[0], k, dtype=compute, device=device)
+    C = allocate((A.shape[0], k), dtype=compute, device=device)
     times: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(rounds + 1):
         for name in names:

@@ -7,6 +7,7 @@ from typing import cast
 
 import torch
 
+from dtoolkit.arrays.memory import allocate
 from dtoolkit.comm.communicator import Communicator
 from dtoolkit.comm.pending import Pending
 from dtoolkit.spmm.operand import Operand
@@ -124,7 +125,8 @@ class Parcel:
         room = sizes if together else [-(-size // _ALIGN) * _ALIGN for size in sizes]
         buffer = self._side.workspace.pop(self._key(name), None)
         if buffer is None or buffer.numel() != sum(room):
-            buffer = torch.empty(sum(room), dtype=torch.uint8, device=self._side.own.device)
+            device = self._side.own.device
+            buffer = allocate((sum(room),), dtype=torch.uint8, device=device)
         self._buffers[name] = buffer
         places = torch.split(buffer, room)
         return [place[:size] for place, size in zip(places, sizes, strict=True)]

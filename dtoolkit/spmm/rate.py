@@ -9,11 +9,11 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
+from dtoolkit.arrays.memory import allocate
 from dtoolkit.cluster import Cluster, Context
 from dtoolkit.cluster.calibrate import Workload, register
 from dtoolkit.spmm.distribute import distribute
 from dtoolkit.spmm.kernels import LocalCSR, multiply
-from dtoolkit.spmm.kernels_candidates import empty_rows
 from dtoolkit.spmm.plan import plan
 
 __all__ = ["local_product", "small_product"]
@@ -47,7 +47,7 @@ def local_product(ctx: Context, dtype: str, seed: int) -> tuple[float, Callable[
         sp.csr_array((values, columns, ptr), shape=(ROWS, ROWS)), dtype=of, device=ctx.device
     )
     B = torch.ones((ROWS, COLUMNS), dtype=of, device=ctx.device)
-    C = empty_rows(ROWS, COLUMNS, dtype=of, device=ctx.device)
+    C = allocate((ROWS, COLUMNS), dtype=of, device=ctx.device)
 
     def run() -> None:
         multiply(A, B, C, threads=ctx.threads)
