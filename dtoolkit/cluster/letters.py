@@ -92,7 +92,7 @@ class Mailbox:
                 del self._came[key]
 
 
-def check_message(value: Any, where: str = "message") -> None:
+def check_message(value: Any, where: str = "message", *, operation: str = "send") -> None:
     """Refuse what is no plain value: None, booleans, numbers, text, lists, dicts.
 
     Raises
@@ -104,15 +104,15 @@ def check_message(value: Any, where: str = "message") -> None:
         return
     if type(value) is list:
         for number, one in enumerate(value):
-            check_message(one, f"{where}[{number}]")
+            check_message(one, f"{where}[{number}]", operation=operation)
         return
     if type(value) is dict:
         for name, one in value.items():
             if type(name) is not str:
-                raise TypeError(f"send: a name in {where} is {name!r}; names are text")
-            check_message(one, f"{where}[{name!r}]")
+                raise TypeError(f"{operation}: a name in {where} is {name!r}; names are text")
+            check_message(one, f"{where}[{name!r}]", operation=operation)
         return
     raise TypeError(
-        f"send: {where} is {type(value).__name__}; numbers, text, booleans, None, and lists and "
+        f"{operation}: {where} is {type(value).__name__}; numbers, text, booleans, None, and lists and "
         "dicts of them travel. Data go with cluster.put or as arguments of a launch"
     )

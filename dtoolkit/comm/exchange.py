@@ -117,6 +117,8 @@ class Engine:
         """
         start = time.perf_counter()
         phase = self._recorder.phase
+        if self._recorder.watch is not None:
+            self._recorder.watch.begins(operation, phase[0])
         self._sequence += 1
         tag = 2 * (self._sequence % (USER_TAGS // 2))
         device = device or next((t.device for t in sends if t is not None), self.device)

@@ -5,10 +5,23 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from copy import copy
+from typing import Protocol
 
 from dtoolkit.comm.event import Event
 
-__all__ = ["Recorder"]
+__all__ = ["Recorder", "Watch"]
+
+
+class Watch(Protocol):
+    """Who is told of a rank's operations as they happen."""
+
+    def begins(self, operation: str, phase: str) -> None:
+        """An operation is about to begin; called in its thread, before anything is sent."""
+        ...
+
+    def ended(self) -> None:
+        """An operation has ended; called on any thread."""
+        ...
 
 
 class Recorder:
@@ -28,6 +41,8 @@ class Recorder:
     phase : tuple of str
         Name, logical source and target that the next operations get.
     events : list of Event
+    watch : Watch or None
+        Who is told of operations; shared with the recorders of other threads.
     """
 
     def __init__(
@@ -44,6 +59,7 @@ class Recorder:
         self.offset = offset
         self.phase: tuple[str, str, str] = ("", "", "")
         self.events: list[Event] = []
+        self.watch: Watch | None = None
         self._sent = [0]  # shared with the recorders of other threads, as the events are
         self._guard = threading.Lock()  # operations end on several threads
 
@@ -88,6 +104,8 @@ class Recorder:
         """
         with self._guard:
             self._sent[0] += sum(sent.values())
+        if self.watch is not None:
+            self.watch.ended()
         if not self.enabled:
             return
         to = [0] * self.ranks

@@ -44,6 +44,8 @@ class _Standing(ABC):
         """Start it; ``wait()`` on what is returned ends it."""
         comm = self._comm
         began, phase = time.perf_counter(), comm._recorder.phase
+        if comm._recorder.watch is not None:
+            comm._recorder.watch.begins(self.operation, phase[0])
         comm._sequence += 1
         tag = 2 * (comm._sequence % (USER_TAGS // 2))
         second = self._second
@@ -179,6 +181,8 @@ class StandingGather(_Standing):
             self.start().wait()
             return
         began, phase = time.perf_counter(), comm._recorder.phase
+        if comm._recorder.watch is not None:
+            comm._recorder.watch.begins(self.operation, phase[0])
         self._first()
         self._filled.copy_(comm._transport.headers(self._blocks, comm._deadline()))
         end = time.perf_counter()

@@ -43,6 +43,8 @@ class Tagged(Engine):
         if tensor.dim() > MAX_DIMS:
             raise ValueError(f"send: at most {MAX_DIMS} dimensions travel, got {tensor.dim()}")
         start, phase = time.perf_counter(), self._recorder.phase
+        if self._recorder.watch is not None:
+            self._recorder.watch.begins("send", phase[0])
         data = bytes_of(tensor)
         self._sent += 1
         number = self._sent % _DATA_TAGS
@@ -86,6 +88,8 @@ class Tagged(Engine):
             raise ValueError("recv: there is no other rank to receive from")
         wire = _wire("recv", tag)
         start, phase = time.perf_counter(), self._recorder.phase
+        if self._recorder.watch is not None:
+            self._recorder.watch.begins("recv", phase[0])
         block = torch.empty(HEADER, dtype=torch.uint8)
         first, who = self._transport.receive(block, source, wire)
         message: list[Any] = []
