@@ -27,6 +27,7 @@ __all__ = [
     "ReplicaMismatch",
     "ShardLost",
     "VersionMismatch",
+    "WipeOut",
     "WorkerLost",
 ]
 
@@ -214,6 +215,26 @@ class ReplicaMismatch(DtoolkitError):
             "generator, which are seeded alike on all ranks. With a strategy of your own: its step "
             "did not bring the ranks together, or it should say replicated = False and have a "
             "reconcile"
+        )
+
+
+class WipeOut(DtoolkitError):
+    """Too much is lost for a training run to go on from what its workers hold.
+
+    Attributes
+    ----------
+    step : int
+        Steps that were done.
+    why : str
+        What is missing, in words.
+    """
+
+    def __init__(self, *, step: int, why: str) -> None:
+        self.step = step
+        self.why = why
+        super().__init__(
+            f"after {step} steps the run cannot go on from what its workers hold: {why}. It goes "
+            "on from its last checkpoint where recovery= has one: give checkpoint="
         )
 
 

@@ -286,6 +286,17 @@ class Cluster(View):
         work = self._gang.call(remote.homes[rank], "get", remote.key, timeout=300.0)
         return pickle.loads(self._ask_worker(work, rank, 310.0))
 
+    def remove_at_end(self, folder: str) -> None:
+        """Have a temporary folder removed once the cluster or this process ends, in whatever way.
+
+        Parameters
+        ----------
+        folder : str
+            Its absolute path; on a cluster whose workers are elsewhere nothing is done.
+        """
+        if self._local is not None:
+            self._local.remove_at_end(folder)
+
     # ------------------------------------------------------------------------------- closing
 
     def close(self) -> None:

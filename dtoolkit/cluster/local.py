@@ -98,6 +98,10 @@ class LocalWorkers:
             except ProcessLookupError:  # it has just died by itself
                 return
 
+    def remove_at_end(self, folder: str) -> None:
+        """Have a temporary folder removed when this process ends, in whatever way."""
+        self._reaping.remove(folder)
+
     def close(self) -> None:
         """End all workers, the scheduler, and the reaper."""
         # A stopped process does not answer its nanny's polite words.

@@ -2,13 +2,15 @@
 
 It reads process ids from its standard input, a pipe that only the kernel holds. When the pipe
 closes, because the kernel ended in whatever way, every registered process that still runs is
-killed: stopped ones too, which watch nobody. Run as a script without site packages, so that it
+killed: stopped ones too, which watch nobody. Temporary folders, which are registered by their
+absolute paths, are removed after that. Run as a script without site packages, so that it
 starts in a few milliseconds.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -36,7 +38,11 @@ def main() -> None:
     """Register until the pipe closes, then kill what is left."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     known: dict[int, str] = {}
+    folders = []
     for line in sys.stdin:
+        if os.path.isabs(line):
+            folders.append(line.rstrip("\n"))
+            continue
         pid = int(line)
         known[pid] = started(pid)
     for pid, start in known.items():
@@ -45,6 +51,8 @@ def main() -> None:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -25,13 +25,26 @@ class Reaping:
 
     def register(self, pid: int) -> None:
         """Have a process killed, should it be there when this one has ended."""
-        pipe = self._process.stdin
-        if pipe is not None and not pipe.closed:
-            pipe.write(f"{pid}\n")
-            pipe.flush()
+        self._say(str(pid))
+
+    def remove(self, folder: str) -> None:
+        """Have a temporary folder removed, should it be there when this process has ended.
+
+        Parameters
+        ----------
+        folder : str
+            Its absolute path.
+        """
+        self._say(folder)
 
     def end(self) -> None:
         """Kill what is left of the registered processes, and end."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         self._process.wait(timeout=_PATIENCE)
+
+    def _say(self, line: str) -> None:
+        pipe = self._process.stdin
+        if pipe is not None and not pipe.closed:
+            pipe.write(f"{line}\n")
+            pipe.flush()
