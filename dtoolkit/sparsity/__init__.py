@@ -22,12 +22,27 @@ from dtoolkit.sparsity.methods import (
 )
 from dtoolkit.sparsity.schedules import Constant, Cosine, Cubic, Schedule
 from dtoolkit.sparsity.sparsifier import Sparsifier
-from dtoolkit.sparsity.structures import Block, Channel, NofM, Structure, Unstructured
+from dtoolkit.sparsity.structures import (
+    TEW,
+    TW1,
+    TW2,
+    VW,
+    Block,
+    Channel,
+    NofM,
+    Structure,
+    TileWise,
+    Unstructured,
+)
 
 __all__ = [
     "ERK",
     "SET",
     "SNIP",
+    "TEW",
+    "TW1",
+    "TW2",
+    "VW",
     "Block",
     "Channel",
     "Constant",
@@ -47,6 +62,7 @@ __all__ = [
     "Sparsifier",
     "Static",
     "Structure",
+    "TileWise",
     "Uniform",
     "UniformPlus",
     "Unstructured",

@@ -86,6 +86,10 @@ class Structure(Cited, ABC):
             return 0
         return min(max(1, round(density * self.size(shape))), self.size(shape))
 
+    def slack(self, shape: Shape) -> int:
+        """By how many a mask may miss :meth:`count`: 0, but where units are chosen in bundles."""
+        return 0
+
     def pool(self, values: torch.Tensor) -> torch.Tensor:
         """Score of each unit: root of the mean square of its elements; float32 or wider."""
         wide = values if values.dtype == torch.float64 else values.float()
