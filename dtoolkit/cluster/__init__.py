@@ -3,8 +3,9 @@
 from dtoolkit.cluster.calibrate import calibrate
 from dtoolkit.cluster.cluster import Cluster
 from dtoolkit.cluster.context import Context
+from dtoolkit.cluster.instrument import Instrument, Site
 from dtoolkit.cluster.launch import Launch
 from dtoolkit.cluster.member import Member
 from dtoolkit.cluster.remote import Remote
 
-__all__ = ["Cluster", "Context", "Launch", "Member", "Remote", "calibrate"]
+__all__ = ["Cluster", "Context", "Instrument", "Launch", "Member", "Remote", "Site", "calibrate"]

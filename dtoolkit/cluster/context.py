@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from dtoolkit.cluster.hooks import Hooks
 from dtoolkit.comm.communicator import Communicator
 from dtoolkit.comm.recorder import Recorder
 
@@ -49,6 +50,7 @@ class Context:
         emit: Callable[[dict[str, Any]], None],
         messages: Callable[[], list[Any]],
         rebuild: Callable[[Context, int | None, float], None] | None,
+        hooks: Hooks | None = None,
     ) -> None:
         self.comm = comm
         self.device = device
@@ -61,6 +63,7 @@ class Context:
         self._emit = emit
         self._messages = messages
         self._rebuild = rebuild
+        self._hooks = hooks
         self._step = -1
 
     @property
@@ -73,10 +76,20 @@ class Context:
         """Number of ranks."""
         return self.comm.size
 
-    def step(self, number: int) -> None:
-        """Say which step begins; the client sees it in ``launch.events``."""
+    def step(self, number: int, *, report: bool = True) -> None:
+        """Say which step begins: a sign of life, and what instruments go by.
+
+        Parameters
+        ----------
+        number : int
+        report : bool
+            Let the client see it in ``launch.events``.
+        """
         self._step = int(number)
-        self._emit({"rank": self.rank, "step": self._step, "time": self.clock()})
+        if self._hooks is not None:
+            self._hooks.step(self._step)
+        if report:
+            self._emit({"rank": self.rank, "step": self._step, "time": self.clock()})
 
     def log(self, metrics: dict[str, Any] | None = None, **more: Any) -> None:
         """Send metrics to the client while the launch runs.
@@ -90,7 +103,22 @@ class Context:
             Further metrics.
         """
         values = {name: _plain(name, value) for name, value in {**(metrics or {}), **more}.items()}
+        if self._hooks is not None:
+            self._hooks.beat()
         self._emit({"rank": self.rank, "step": self._step, "time": self.clock(), **values})
+
+    def expose(self, name: str, get: Callable[[], dict[str, torch.Tensor]]) -> None:
+        """Show state to the instruments of the launch, which may look at it or change it.
+
+        Parameters
+        ----------
+        name : str
+            What it is: ``"gradients"``, ``"parameters"``, ``"optimizer"``.
+        get : callable
+            Gives the tensors by name, the real ones; called only where an instrument asks.
+        """
+        if self._hooks is not None:
+            self._hooks.expose(name, get)
 
     def messages(self) -> list[Any]:
         """Messages that ``launch.send`` brought since the last call, in the order of sending.

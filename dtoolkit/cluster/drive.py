@@ -13,6 +13,7 @@ from dtoolkit.cluster.link import WorkerGoneError
 from dtoolkit.cluster.member import Member
 from dtoolkit.cluster.mesh import Assignment
 from dtoolkit.cluster.outcome import lists, rank_error, surely
+from dtoolkit.cluster.terms import Terms
 from dtoolkit.cluster.wire import Order, Reply
 from dtoolkit.errors import (
     CommunicationError,
@@ -45,8 +46,7 @@ class Drive:
         By rank.
     deadline : float
         On the client's ``perf_counter``.
-    timeout : float
-        The whole time that was given, in seconds.
+    terms : Terms
     """
 
     def __init__(
@@ -55,21 +55,19 @@ class Drive:
         launch: Launch,
         members: Sequence[Member],
         deadline: float,
-        timeout: float,
+        terms: Terms,
     ) -> None:
         self.gang = gang
         self.launch = launch
         self.members = {m.address: m for m in members}
         self.state = membership.State(tuple(self.members), len(members))
         self.deadline = deadline
-        self.timeout = timeout
+        self.terms = terms
         self.inbox: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         self.calls: dict[str, asyncio.Task[Reply]] = {}
         self.replies: dict[str, Reply] = {}
         self.over: set[str] = set()  # calls whose end was dealt with
         self.lost: dict[str, int] = {}  # address and rank of those that are gone, in order
-        self.elastic = False
-        self.keep = ""
         self._orders: Sequence[bytes] = ()
         self._expires = float("inf")
         self._logged = 0
@@ -77,13 +75,7 @@ class Drive:
         self._telling: set[asyncio.Task[None]] = set()
         self._posting = asyncio.Lock()  # messages keep their order
 
-    async def run(
-        self,
-        orders: Sequence[bytes],
-        assignments: Sequence[Assignment],
-        keep: str,
-        elastic: bool,
-    ) -> list[Any]:
+    async def run(self, orders: Sequence[bytes], assignments: Sequence[Assignment]) -> list[Any]:
         """Send the orders, watch, and return the results by rank.
 
         Parameters
@@ -91,23 +83,21 @@ class Drive:
         orders : sequence of bytes
             The pickled call of each rank.
         assignments : sequence of Assignment
-        keep : str
-            Key under which the results stay on the workers; empty to bring them here.
-        elastic : bool
 
         Returns
         -------
         list
-            The ranks' results; their sizes in bytes where `keep` is set.
+            The ranks' results; their sizes in bytes where they stay on the workers.
         """
-        self._orders, self.keep, self.elastic = orders, keep, elastic
+        self._orders = orders
         gang = self.gang
         gang.drives[self.launch.number] = self
         watch = asyncio.ensure_future(self._watch())
         self._places = dict(zip(self.members, assignments, strict=True))
         try:
+            instruments = self.terms.pickled()
             for rank, member in enumerate(self.members.values()):
-                self._send(member, orders[rank], assignments[rank], joined=False)
+                self._send(member, orders[rank], assignments[rank], instruments)
             self.launch.tell(f"running on {len(self.members)} ranks")
             self.launch.outbox.open(self._wake)
             await self._until_ended(watch)
@@ -161,7 +151,15 @@ class Drive:
 
     # ----------------------------------------------------------------------------- watching
 
-    def _send(self, member: Member, call: bytes, assignment: Any, *, joined: bool) -> None:
+    def _send(
+        self,
+        member: Member,
+        call: bytes,
+        assignment: Assignment,
+        instruments: bytes,
+        *,
+        joined: bool = False,
+    ) -> None:
         order = Order(
             launch=self.launch.number,
             owner=self.gang.topic,
@@ -169,16 +167,17 @@ class Drive:
             assignment=assignment,
             seconds=max(0.001, self.deadline - time.perf_counter()),
             trace=self.gang.trace.enabled,
-            keep=self.keep,
-            elastic=self.elastic,
+            keep=self.terms.keep,
+            elastic=self.terms.elastic,
             joined=joined,
             offset=member.offset,
             free=self.gang.take_litter(member.address),
+            hooks=self.terms.hooks,
+            instruments=instruments,
         )
+        patience = self.terms.timeout + 60.0
         task = asyncio.ensure_future(
-            self.gang.call(
-                member.address, "launch", order, timeout=self.timeout + 60.0, watch=False
-            )
+            self.gang.call(member.address, "launch", order, timeout=patience, watch=False)
         )
         self.calls[member.address] = task
         task.add_done_callback(lambda _: self.inbox.put_nowait(("call", member.address)))
@@ -234,7 +233,7 @@ class Drive:
 
     async def _gone(self, address: str) -> None:
         self._note_lost(address)
-        if not self.elastic:
+        if not self.terms.elastic:
             raise self._worker_lost()
         await self._membership(membership.Lost(address))
         if not self.state.active and not self.state.returned:
@@ -267,7 +266,9 @@ class Drive:
         known = set(self.state.members)
         link = self.gang.link
         while True:
-            hurried = link.local or (self.elastic and len(self.state.active) < self.state.limit)
+            hurried = link.local or (
+                self.terms.elastic and len(self.state.active) < self.state.limit
+            )
             await asyncio.sleep(_WATCH_SHORT if hurried else _WATCH)
             there = await link.present()
             for address, task in self.calls.items():
@@ -275,7 +276,7 @@ class Drive:
                     task.cancel()
                     self._note_lost(address)
                     self.inbox.put_nowait(("event", membership.Lost(address)))
-            if not self.elastic:
+            if not self.terms.elastic:
                 continue
             for address in there:
                 if address not in known:
@@ -287,7 +288,7 @@ class Drive:
     async def _membership(self, event: membership.Event) -> None:
         if isinstance(event, membership.Lost):
             self._note_lost(event.address)
-            if not self.elastic:
+            if not self.terms.elastic:
                 raise self._worker_lost()
         before = self.state
         self.state, actions = membership.step(before, event)
@@ -325,7 +326,7 @@ class Drive:
         for member, assignment in zip(members, assignments, strict=True):
             if member.address in action.newcomers:
                 call = self._orders[min(assignment.rank, len(self._orders) - 1)]
-                self._send(member, call, assignment, joined=True)
+                self._send(member, call, assignment, self.terms.pickled(), joined=True)
             else:
                 words[member.address] = ("assign", assignment)
         await self._tell_all(words, timeout=5.0)
@@ -366,13 +367,15 @@ class Drive:
         end = time.perf_counter() + _LOGS
         while self._logged < shipped and time.perf_counter() < end:
             await asyncio.sleep(0.001)
+        if self.terms.instruments:
+            await self.gang.listener.catch_up()
         for reply in self.replies.values():
             self.logged(reply.log)
 
     def _results(self) -> list[Any]:
         self.launch.homes = [a for a in self.state.members if a in self.replies]
         replies = [self.replies[a] for a in self.launch.homes]
-        return [r.nbytes if self.keep else pickle.loads(r.value) for r in replies]
+        return [r.nbytes if self.terms.keep else pickle.loads(r.value) for r in replies]
 
     def _rank(self, address: str) -> int:
         members = self.state.members
@@ -389,7 +392,7 @@ class Drive:
         return LaunchTimeout(
             ranks=[self._rank(a) for a in late],
             addresses=late,
-            timeout=self.timeout,
+            timeout=self.terms.timeout,
             operation=self.launch.name,
             detail="" if late else "the last answer came too late",
         )

@@ -12,7 +12,6 @@ import asyncio
 import itertools
 import time
 import uuid
-import weakref
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
@@ -21,11 +20,13 @@ from distributed import Client
 from dtoolkit.cluster.drive import Drive
 from dtoolkit.cluster.launch import Launch
 from dtoolkit.cluster.link import Link, WorkerGoneError
+from dtoolkit.cluster.listener import Listener
 from dtoolkit.cluster.member import Member
 from dtoolkit.cluster.mesh import Assignment
 from dtoolkit.cluster.nodes import check_emulation
 from dtoolkit.cluster.remote import Remote, restore_lost
 from dtoolkit.cluster.roster import Roster
+from dtoolkit.cluster.terms import Terms
 from dtoolkit.cluster.wire import Reply
 from dtoolkit.comm.network import Network
 from dtoolkit.comm.trace import Trace
@@ -35,7 +36,6 @@ __all__ = ["Gang"]
 
 _SWEEP = 0.05  # seconds that freed objects wait for a launch to take the word along
 _FORMING = 30.0  # seconds that a group may take to form
-_FOREVER = 1e9
 
 
 class Gang:
@@ -58,6 +58,8 @@ class Gang:
     ----------
     topic : str
         Name of this gang among others: the owner of data and groups on the workers.
+    listener : Listener
+        Takes in what the ranks send.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class Gang:
         self.closed = False
         self.drives: dict[int, Drive] = {}
         self.queue: list[Launch] = []
+        self.listener = Listener(self)
         self.link = Link(client, scheduler)
         self.roster = Roster(self.link, size=size, kill=kill, trace=trace)
         self.loop: asyncio.AbstractEventLoop = client.loop.asyncio_loop  # type: ignore[union-attr]
@@ -85,7 +88,7 @@ class Gang:
         self._homes: dict[str, set[str]] = {}
         self._numbers = itertools.count(1)
         self._turn = asyncio.Lock()
-        client.subscribe_topic(self.topic, _Listener(self))
+        client.subscribe_topic(self.topic, self.listener)
 
     @property
     def members(self) -> list[Member]:
@@ -121,19 +124,19 @@ class Gang:
         self,
         name: str,
         orders: Callable[[Sequence[Member]], Sequence[bytes]],
+        terms: Terms,
         *,
         handles: Sequence[Remote],
-        timeout: float | None,
-        keep: str = "",
-        elastic: bool = False,
     ) -> Launch:
         """Queue a launch; `orders` gives the pickled call of each rank once members are known."""
         if self.closed:
             raise ClusterClosed("the cluster is closed: make a new one")
         launch = Launch(next(self._numbers), name)
         launch._loop = self.loop
-        seconds = _FOREVER if timeout is None else timeout
-        task = self.post(self._launch(launch, orders, handles, seconds, keep, elastic))
+        if terms.instruments:
+            terms.pickled()  # what cannot travel is said here and now
+            self.listener.instruments[launch.number] = terms.instruments
+        task = self.post(self._launch(launch, orders, handles, terms))
         # A launch that is cancelled before its first instruction never comes to its own words.
         task.add_done_callback(lambda _: launch.settle(error=_cancelled(launch)))
         launch._cancel = task.cancel
@@ -215,9 +218,7 @@ class Gang:
         launch: Launch,
         orders: Callable[[Sequence[Member]], Sequence[bytes]],
         handles: Sequence[Remote],
-        seconds: float,
-        keep: str,
-        elastic: bool,
+        terms: Terms,
     ) -> None:
         if self.queue:
             first = self.queue[0]
@@ -228,7 +229,7 @@ class Gang:
         try:
             for _ in range(4):
                 async with self._turn:
-                    lost = await self._attempt(launch, orders, handles, seconds, keep, elastic)
+                    lost = await self._attempt(launch, orders, handles, terms)
                 if not lost:
                     return
                 # Making shards again takes launches of its own, which need the turn.
@@ -242,18 +243,17 @@ class Gang:
             launch.settle(error=error)
         finally:
             self.queue.remove(launch)
+            self.listener.instruments.pop(launch.number, None)
 
     async def _attempt(
         self,
         launch: Launch,
         orders: Callable[[Sequence[Member]], Sequence[bytes]],
         handles: Sequence[Remote],
-        seconds: float,
-        keep: str,
-        elastic: bool,
+        terms: Terms,
     ) -> list[tuple[Remote, list[int]]]:
         """Run the launch; or return the handles, with ranks, whose objects were lost."""
-        label = f"launch {launch.number} ({launch.name})"
+        label, seconds = f"launch {launch.number} ({launch.name})", terms.timeout
         async with self.link.turn(
             self.topic, launch.number, label, seconds, launch.tell
         ) as orphans:
@@ -277,8 +277,8 @@ class Gang:
                             operation=launch.name,
                         ) from gone
             await self._forget(orphans, members)
-            drive = Drive(self, launch, members, deadline, seconds)
-            launch.settle(await drive.run(orders(members), assignments, keep, elastic))
+            drive = Drive(self, launch, members, deadline, terms)
+            launch.settle(await drive.run(orders(members), assignments))
             return []
 
     async def _forget(self, owners: Sequence[str], members: Sequence[Member]) -> None:
@@ -326,28 +326,6 @@ class Gang:
         for reply in replies:
             if reply.events:
                 self.trace.extend(reply.events)
-
-
-class _Listener:
-    """Receives what the ranks send; holds the gang weakly, since the client outlives it."""
-
-    def __init__(self, gang: Gang) -> None:
-        self._gang = weakref.ref(gang)
-
-    def __call__(self, event: tuple[float, Any]) -> None:
-        gang = self._gang()
-        if gang is None:
-            return
-        for message in event[1]:
-            number = message.pop("ask", None)
-            if number is not None:
-                drive = gang.drives.get(number)
-                if drive is not None:
-                    drive.asked(**message)
-                continue
-            drive = gang.drives.get(message.get("launch"))
-            if drive is not None:
-                drive.logged([message])
 
 
 def _cancelled(launch: Launch) -> LaunchCancelled:

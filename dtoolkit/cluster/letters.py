@@ -113,6 +113,6 @@ def check_message(value: Any, where: str = "message", *, operation: str = "send"
             check_message(one, f"{where}[{name!r}]", operation=operation)
         return
     raise TypeError(
-        f"{operation}: {where} is {type(value).__name__}; numbers, text, booleans, None, and lists and "
-        "dicts of them travel. Data go with cluster.put or as arguments of a launch"
+        f"{operation}: {where} is {type(value).__name__}; numbers, text, booleans, None, and lists "
+        "and dicts of them travel. Data go with cluster.put or as arguments of a launch"
     )

@@ -14,8 +14,11 @@ import cloudpickle
 
 from dtoolkit.cluster.context import Context
 from dtoolkit.cluster.facts import nbytes_of
+from dtoolkit.cluster.hooks import Hooks
+from dtoolkit.cluster.instrument import Site
 from dtoolkit.cluster.mesh import Assignment, Mesh
 from dtoolkit.cluster.rank_thread import RankThread, Stop
+from dtoolkit.cluster.shipping import Shipping
 from dtoolkit.cluster.wire import Order, Reply, load_call
 from dtoolkit.comm.communicator import Communicator
 from dtoolkit.comm.pending import POLL, Interrupt
@@ -29,7 +32,7 @@ __all__ = ["Running"]
 
 _FORMING = 30.0  # seconds to wait for the size of the first group
 _PATIENCE = 5.0  # seconds that an elastic rank waits to hear who was lost
-_BATCH = 0.03  # seconds between two shipments of metrics
+_HEARD = 2.0  # seconds that an announcement may take to the scheduler
 
 
 class Running:
@@ -49,6 +52,8 @@ class Running:
         The place in the group that the function is in, or has asked to leave.
     mesh : Mesh or None
         That group, formed.
+    hooks : Hooks or None
+        Who is told what the rank does; None where nobody asked.
     """
 
     def __init__(self, runtime: Runtime, order: Order, thread: RankThread) -> None:
@@ -65,11 +70,12 @@ class Running:
         self._next = order.assignment
         self._assigned = threading.Event()
         self._deadline = time.perf_counter() + order.seconds
-        self._log = _Log(self)
+        self._log = Shipping(order.launch, self._loop, lambda m: runtime.emit(order.owner, m))
         here = order.assignment
         self._recorder = Recorder(
             order.launch, here.rank, here.size, enabled=order.trace, offset=order.offset
         )
+        self.hooks = self._recorder.watch = Hooks() if order.hooks else None
 
     # ---------------------------------------------------------------------- on the event loop
 
@@ -104,6 +110,8 @@ class Running:
             reply = Reply("stopped")
             self._thread.no_more_stops()
         self.interrupt.set(_over)
+        if self.hooks is not None:
+            self.hooks.close()
         reply.events = list(self._recorder.events)
         reply.log, reply.shipped = self._log.rest()
         if self.mesh is not None:
@@ -121,6 +129,8 @@ class Running:
             function, args, kwargs = load_call(self.order.call, self.runtime.find)
             name = getattr(function, "__qualname__", type(function).__name__)
             context = self._context()
+            if self.order.instruments:
+                self._attach(context)
             result = function(context, *args, **kwargs)
             comm = context.comm
             name = f"{name}: operations that it did not wait for"
@@ -165,7 +175,25 @@ class Running:
             emit=self._log.add,
             messages=self._messages,
             rebuild=self._rebuild if self.order.elastic else None,
+            hooks=self.hooks,
         )
+
+    def _attach(self, context: Context) -> None:
+        for number, instrument in enumerate(pickle.loads(self.order.instruments)):
+            instrument.attach(Site(self, context, number))
+
+    def announce(self, item: dict[str, Any]) -> None:
+        """Bring something to the client, and wait until the scheduler has it."""
+        if asyncio._get_running_loop() is self._loop:
+            raise RuntimeError("announce: it waits for Dask's thread, and must not be called there")
+        words = {"announced": self.order.launch, "rank": self.group.rank, **item}
+        heard = asyncio.run_coroutine_threadsafe(
+            self.runtime.publish(self.order.owner, [words]), self._loop
+        )
+        try:
+            heard.result(_HEARD)
+        except (TimeoutError, OSError):  # nobody would hear more by waiting longer
+            return
 
     def _messages(self) -> list[Any]:
         """What the owner of the launch has sent since the last call."""
@@ -195,6 +223,8 @@ class Running:
                 pass
         context.comm, assignment = self._next_group(size, timeout)
         context.addresses = assignment.addresses
+        if self.hooks is not None:
+            self.hooks.rebuilt()
 
     def _next_group(self, size: int | None, timeout: float) -> tuple[Communicator, Assignment]:
         """Ask the client for the next group until one forms."""
@@ -223,51 +253,6 @@ class Running:
 def _over() -> CommunicationError:
     """What threads get that the function has left waiting for messages."""
     return CommunicationError("the launch is over")
-
-
-class _Log:
-    """Metrics on their way to the client, in small batches."""
-
-    def __init__(self, running: Running) -> None:
-        self._running = running
-        self._guard = threading.Lock()
-        self._waiting: list[dict[str, Any]] = []
-        self._shipped = 0
-        self._last = 0.0
-        self._timer = False
-        self._over = False
-
-    def add(self, message: dict[str, Any]) -> None:
-        """Ship a message now, or with others a moment later."""
-        with self._guard:
-            self._waiting.append({"launch": self._running.order.launch, **message})
-            if self._timer:
-                return
-            if time.perf_counter() - self._last > _BATCH:
-                self._ship()
-                return
-            self._timer = True
-        loop = self._running._loop
-        loop.call_soon_threadsafe(loop.call_later, _BATCH, self._ring)
-
-    def rest(self) -> tuple[list[dict[str, Any]], int]:
-        """What has not been shipped, and how many messages have been; nothing goes after that."""
-        with self._guard:
-            self._over = True
-            rest, self._waiting = self._waiting, []
-            return rest, self._shipped
-
-    def _ring(self) -> None:
-        with self._guard:
-            self._timer = False
-            if self._waiting and not self._over:
-                self._ship()
-
-    def _ship(self) -> None:
-        items, self._waiting = self._waiting, []
-        self._shipped += len(items)
-        self._last = time.perf_counter()
-        self._running.runtime.emit(self._running.order.owner, items)
 
 
 def _from_connection(error: BaseException) -> bool:

@@ -267,6 +267,10 @@ class Runtime:
         """Ship messages to the client; from any thread."""
         self._worker.log_event(topic, items)
 
+    async def publish(self, topic: str, items: list[dict[str, Any]]) -> None:
+        """Ship messages to the client; returns once the scheduler has them."""
+        await self._worker.scheduler.log_event(topic=topic, msg=items)
+
     def _close_store(self, owner: str) -> None:
         store = self._stores.pop(owner, None)
         if isinstance(store, StoreServer):

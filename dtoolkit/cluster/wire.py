@@ -44,6 +44,10 @@ class Order:
         Seconds from the worker's ``perf_counter`` to the client's clock.
     free : tuple of str
         Keys of objects that may be forgotten.
+    hooks : bool
+        Signs of life are counted, or instruments are attached.
+    instruments : bytes
+        The pickled instruments, if there are any.
     """
 
     launch: int
@@ -57,6 +61,8 @@ class Order:
     joined: bool
     offset: float
     free: tuple[str, ...] = ()
+    hooks: bool = False
+    instruments: bytes = b""
 
 
 @dataclass(slots=True)
