@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from dtoolkit.comm.counts import check_counts
-from dtoolkit.comm.exchange import plain
+from dtoolkit.comm.exchange import bytes_of, flat, plain
 from dtoolkit.comm.groups import Groups
 from dtoolkit.comm.reduction import check_reduction, reduce_in_order
 from dtoolkit.comm.tagged import Tagged
@@ -245,9 +245,19 @@ class Communicator(Tagged, Groups):
         if agreed and out is None:
             raise ValueError("all_to_all_v: agreed=True needs out=, the rows that were agreed on")
         check_counts(rows, send_counts, receive_counts, out, self.size)
-        whole_rows = plain(rows).contiguous() if agreed else plain(rows)
-        pieces = list(torch.split(whole_rows, [int(n) for n in send_counts]))
         width = rows.shape[1:]
+        if agreed and out is not None and receive_counts is not None:
+            self._dtype("all_to_all_v", rows)
+            row = math.prod(width) * rows.itemsize
+            fill = flat(out.detach()).view(torch.uint8)
+            return self._exchange_packed(
+                "all_to_all_v",
+                torch.split(bytes_of(rows), [int(n) * row for n in send_counts]),
+                torch.split(fill, [int(n) * row for n in receive_counts]),
+                out,
+                wait=wait,
+            )
+        pieces = list(torch.split(plain(rows), [int(n) for n in send_counts]))
 
         def checked(received: list[torch.Tensor]) -> list[torch.Tensor]:
             for peer, piece in enumerate(received):
@@ -269,8 +279,7 @@ class Communicator(Tagged, Groups):
             whole = out.detach()
 
         def filled(received: list[torch.Tensor]) -> torch.Tensor:
-            if not agreed:  # then nobody has said what shape it sends
-                checked(received)
+            checked(received)
             return whole if out is None else out
 
         return self._exchange(
@@ -280,8 +289,6 @@ class Communicator(Tagged, Groups):
             wait=wait,
             expected=[n * math.prod(width) for n in counts],
             outputs=list(torch.split(whole, counts)),
-            agreed=agreed,
-            packed=agreed,
         )
 
     def broadcast(

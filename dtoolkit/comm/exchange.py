@@ -83,7 +83,6 @@ class Engine:
         device: torch.device | None = None,
         second: Second | None = None,
         agreed: bool = False,
-        packed: bool = False,
     ) -> Any:
         """Every collective operation: headers, comparison, messages, result, event.
 
@@ -111,9 +110,6 @@ class Engine:
             to fill. The sizes are known to all, so that no headers are needed.
         agreed : bool
             The same holds for the first messages: `expected` is what comes, on all ranks.
-        packed : bool
-            What is sent lies end to end in memory, and so do the `outputs`, on all ranks; with
-            `agreed` only.
         """
         start = time.perf_counter()
         phase = self._recorder.phase
@@ -159,13 +155,56 @@ class Engine:
 
         in_order = self._transport.in_order
         call = Staged(
-            self._messages(payloads, receives, tag, least=0 if agreed else INLINE, packed=packed),
+            self._messages(payloads, receives, tag, least=0 if agreed else INLINE),
             following if second is not None else None,
             complete,
             background=not wait and not in_order,
         )
         if second is not None and in_order:
             call.wait()
+        return self._awaited(call, wait)
+
+    def _exchange_packed(
+        self,
+        operation: str,
+        sends: Sequence[torch.Tensor],
+        receives: Sequence[torch.Tensor],
+        result: Any,
+        *,
+        wait: bool,
+    ) -> Any:
+        """An exchange that all ranks have agreed on, of bytes that lie end to end on all of them.
+
+        Parameters
+        ----------
+        operation : str
+        sends, receives : sequence of flat uint8 tensors
+            For each rank, and from each; neighbours in memory.
+        result
+            What the operation gives once `receives` are filled.
+        wait : bool
+        """
+        start = time.perf_counter()
+        phase = self._recorder.phase
+        if self._recorder.watch is not None:
+            self._recorder.watch.begins(operation, phase[0])
+        self._sequence += 1
+        tag = 2 * (self._sequence % (USER_TAGS // 2))
+        if sends[self.rank].numel():
+            receives[self.rank].copy_(sends[self.rank])
+
+        def complete() -> Any:
+            sent = {p: data.numel() for p, data in enumerate(sends) if p != self.rank}
+            received = sum(t.numel() for p, t in enumerate(receives) if p != self.rank)
+            self._record(operation, phase, start, call.ended, sent, received)
+            return result
+
+        messages = (
+            self._transport.exchange(sends, receives, tag, packed=True)
+            if self.size > 1
+            else self._nothing()
+        )
+        call = Staged(messages, None, complete, background=False)
         return self._awaited(call, wait)
 
     def _headers(
@@ -228,15 +267,10 @@ class Engine:
         tag: int,
         *,
         least: int,
-        packed: bool = False,
     ) -> Pending:
         """Start the messages of more than `least` bytes."""
         if self.size == 1:
-            pending = Pending(self._transport.interrupt)
-            pending.complete()
-            return pending
-        if packed:
-            return self._transport.exchange(sends, receives, tag, packed=True)
+            return self._nothing()
 
         def chosen(tensors: Tensors) -> list[torch.Tensor | None]:
             return [
@@ -245,6 +279,11 @@ class Engine:
             ]
 
         return self._transport.exchange(chosen(sends), chosen(receives), tag)
+
+    def _nothing(self) -> Pending:
+        pending = Pending(self._transport.interrupt)
+        pending.complete()
+        return pending
 
     def _awaited(self, call: Pending, wait: bool) -> Any:
         """The result, or the operation itself, which the end of the launch waits for."""

@@ -89,8 +89,8 @@ def product(
         return multiply(side.own, flight.B, out, kernel=kernel, threads=ctx.threads)
     assert out is not None
     flight.add(stages[-1], out)
-    for parcel in flight.parcels:
-        parcel.give_back()
+    for stage, parcel in enumerate(flight.parcels):
+        parcel.give_back(side, stage)
     return out
 
 
@@ -112,7 +112,8 @@ class _Flight:
         self.kernel, self.threads = kernel, ctx.threads
         c_dtype = torch.promote_types(side.dtype, B.dtype)
         self.parcels = [
-            Parcel(side, stage, B.shape[1], B.dtype, c_dtype) for stage in range(len(side.hops))
+            Parcel.take(side, stage, B.shape[1], B.dtype, c_dtype)
+            for stage in range(len(side.hops))
         ]
 
     def pack(self, stage: int) -> None:

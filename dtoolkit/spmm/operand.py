@@ -60,6 +60,8 @@ class Operand:
         Nonzeros of which neither row is here.
     busy : int
         Stage during which `own` is multiplied.
+    workspace : dict
+        What products leave for the next one, with its bytes as ``nbytes``.
     """
 
     rank: int
@@ -69,7 +71,7 @@ class Operand:
     partial: tuple[tuple[LocalCSR, ...], ...]
     through: tuple[Through, ...]
     busy: int
-    workspace: dict[str, torch.Tensor] = field(default_factory=dict, compare=False, repr=False)
+    workspace: dict[int | str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def nnz(self) -> int:

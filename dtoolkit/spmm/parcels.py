@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import cast
 
 import torch
@@ -10,28 +11,31 @@ import torch
 from dtoolkit.arrays.memory import allocate
 from dtoolkit.comm.communicator import Communicator
 from dtoolkit.comm.pending import Pending
+from dtoolkit.spmm.hops import Hop
 from dtoolkit.spmm.operand import Operand
 
 __all__ = ["Parcel"]
 
 _ALIGN = 64
 
+Rows = tuple[torch.Tensor, torch.Tensor]
+
 
 class Parcel:
     """The messages of one stage to and from all peers.
 
-    Fresh pages cost more than the copy into them: buffers stay with the operand, and a product with
+    Fresh pages cost more than the copy into them: parcels stay with the operand, and a product with
     the same k uses them again. While it runs they are the product's alone: one that was stopped may
     still write into its own.
 
     Parameters
     ----------
-    side : Operand
-    stage : int
+    hop : Hop
     k : int
         Dense columns.
     b_dtype, c_dtype : torch.dtype
         Of rows of B and of partial rows of C.
+    device : torch.device
 
     Attributes
     ----------
@@ -40,15 +44,44 @@ class Parcel:
     """
 
     def __init__(
-        self, side: Operand, stage: int, k: int, b_dtype: torch.dtype, c_dtype: torch.dtype
+        self,
+        hop: Hop,
+        k: int,
+        b_dtype: torch.dtype,
+        c_dtype: torch.dtype,
+        device: torch.device,
     ) -> None:
-        self._side, self._hop, self._stage = side, side.hops[stage], stage
+        self._hop, self._device = hop, device
         self._k, self._b_dtype, self._c_dtype = k, b_dtype, c_dtype
         self._alike = b_dtype.itemsize == c_dtype.itemsize
-        self._buffers: dict[str, torch.Tensor] = {}
-        hop = self._hop
-        self.incoming = self._messages("receive", hop.b_in, hop.c_in)
-        self.outgoing = [] if hop.whole else self._messages("send", hop.b_out, hop.c_out)
+        self._receive, self.incoming = self._messages(hop.b_in, hop.c_in)
+        nothing = [0] * len(hop.b_out)
+        self._send, self.outgoing = (
+            self._messages(nothing, nothing) if hop.whole else self._messages(hop.b_out, hop.c_out)
+        )
+        self._opened: dict[int, Rows] = {}
+        self._came: dict[int, Rows] = {}
+
+    @classmethod
+    def take(
+        cls, side: Operand, stage: int, k: int, b_dtype: torch.dtype, c_dtype: torch.dtype
+    ) -> Parcel:
+        """The parcel that a product has given back, if it fits; else a new one."""
+        kept = side.workspace.pop(stage, None)
+        if kept is not None and (kept._k, kept._b_dtype, kept._c_dtype) == (k, b_dtype, c_dtype):
+            return cast(Parcel, kept)
+        return cls(side.hops[stage], k, b_dtype, c_dtype, side.own.device)
+
+    def give_back(self, side: Operand, stage: int) -> None:
+        """Let the next product have it."""
+        if self._hop.whole:
+            self.outgoing = []  # B itself, which is not ours to keep
+        side.workspace[stage] = self
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the buffers."""
+        return self._send.nbytes + self._receive.nbytes
 
     def send_whole(self, B: torch.Tensor) -> None:
         """Let the messages be the shard of B as it lies, or nothing."""
@@ -60,50 +93,53 @@ class Parcel:
         if self._hop.whole or not self._alike:
             messages = comm.all_to_all(self.outgoing, out=self.incoming, agreed=agreed, wait=False)
         else:
+            outgoing, incoming = self._lengths
             messages = comm.all_to_all_v(
-                self._buffers["send"],
-                [message.numel() for message in self.outgoing],
-                [message.numel() for message in self.incoming],
-                out=self._buffers["receive"],
-                agreed=agreed,
-                wait=False,
+                self._send, outgoing, incoming, out=self._receive, agreed=agreed, wait=False
             )
         return cast(Pending, messages)
 
-    def sent(self, peer: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def sent(self, peer: int) -> Rows:
         """Rows of B and partial rows of C of the message to a peer."""
-        return self._open(self.outgoing[peer], self._hop.b_out[peer], self._hop.c_out[peer])
+        if peer not in self._opened:
+            b, c = self._hop.b_out[peer], self._hop.c_out[peer]
+            self._opened[peer] = self._open(self.outgoing[peer], b, c)
+        return self._opened[peer]
 
     def rows(self, peer: int) -> torch.Tensor:
         """Rows of B that a peer sent."""
-        return self._open(self.incoming[peer], self._hop.b_in[peer], self._hop.c_in[peer])[0]
+        return self._received(peer)[0]
 
     def sums(self, peer: int) -> torch.Tensor:
         """Partial rows of C that a peer sent."""
-        return self._open(self.incoming[peer], self._hop.b_in[peer], self._hop.c_in[peer])[1]
+        return self._received(peer)[1]
 
     def all_rows(self) -> torch.Tensor:
         """The received parcel as rows of B's dtype; partial rows in it are not to be looked at."""
         hop = self._hop
         if self._alike or not any(hop.c_in):  # then there is no gap between messages
-            shape = (hop.starts[-1], self._k)
-            return _as_rows(self._buffers["receive"], self._b_dtype, shape)
+            return self._as_one
         parts = []
         for peer, count in enumerate(hop.c_in):
             rows = self.rows(peer)
             parts += [rows, rows.new_zeros(count, self._k)]
         return torch.cat(parts)
 
-    def give_back(self) -> None:
-        """Let the next product have the buffers."""
-        self._side.workspace.update(
-            {self._key(name): buffer for name, buffer in self._buffers.items()}
-        )
+    @cached_property
+    def _as_one(self) -> torch.Tensor:
+        return _as_rows(self._receive, self._b_dtype, (self._hop.starts[-1], self._k))
 
-    def _key(self, name: str) -> str:
-        return f"{name} {self._stage}"
+    @cached_property
+    def _lengths(self) -> tuple[list[int], list[int]]:
+        return [t.numel() for t in self.outgoing], [t.numel() for t in self.incoming]
 
-    def _open(self, message: torch.Tensor, b: int, c: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def _received(self, peer: int) -> Rows:
+        if peer not in self._came:
+            b, c = self._hop.b_in[peer], self._hop.c_in[peer]
+            self._came[peer] = self._open(self.incoming[peer], b, c)
+        return self._came[peer]
+
+    def _open(self, message: torch.Tensor, b: int, c: int) -> Rows:
         """The b rows of B and c partial rows in a message; the wider come first, to be aligned."""
         size = b * self._k * self._b_dtype.itemsize
         if self._b_dtype.itemsize >= self._c_dtype.itemsize:
@@ -115,7 +151,9 @@ class Parcel:
             _as_rows(sums, self._c_dtype, (c, self._k)),
         )
 
-    def _messages(self, name: str, b: Sequence[int], c: Sequence[int]) -> list[torch.Tensor]:
+    def _messages(
+        self, b: Sequence[int], c: Sequence[int]
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """A message for each peer, end to end in one buffer (apart where widths differ)."""
         sizes = [
             self._k * (x * self._b_dtype.itemsize + y * self._c_dtype.itemsize)
@@ -123,13 +161,9 @@ class Parcel:
         ]
         together = self._alike or not any(c)
         room = sizes if together else [-(-size // _ALIGN) * _ALIGN for size in sizes]
-        buffer = self._side.workspace.pop(self._key(name), None)
-        if buffer is None or buffer.numel() != sum(room):
-            device = self._side.own.device
-            buffer = allocate((sum(room),), dtype=torch.uint8, device=device)
-        self._buffers[name] = buffer
+        buffer = allocate((sum(room),), dtype=torch.uint8, device=self._device)
         places = torch.split(buffer, room)
-        return [place[:size] for place, size in zip(places, sizes, strict=True)]
+        return buffer, [place[:size] for place, size in zip(places, sizes, strict=True)]
 
 
 def _as_rows(data: torch.Tensor, dtype: torch.dtype, shape: tuple[int, int]) -> torch.Tensor:

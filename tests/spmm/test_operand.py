@@ -118,8 +118,7 @@ def test_a_product_that_was_stopped_keeps_its_buffers_from_the_next():
     A = example(60, 60)
     plan, made = operands(A)
     multiplied(plan, made, torch.ones((60, 2), dtype=torch.float64))
-    mine = {name: t.data_ptr() for name, t in made[0].workspace.items()}
-    assert set(mine) == {"send 0", "receive 0"}
+    assert set(made[0].workspace) == {0}
 
     class Cut(Exception):
         pass
