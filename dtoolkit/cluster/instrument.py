@@ -114,6 +114,19 @@ class Site:
         check_message(message, operation="announce")
         self._running.announce({"instrument": self._number, "message": message})
 
+    def claim(self, name: str) -> bool:
+        """Whether this is the first claim of a name on the cluster, of all ranks and launches.
+
+        For what must happen once, whoever comes to it again: a newcomer, a step that is repeated,
+        the next launch. False too where the scheduler does not answer within 2 seconds.
+
+        Parameters
+        ----------
+        name : str
+            Of one instrument; claims of a name are remembered as long as the scheduler lives.
+        """
+        return self._running.claim(name)
+
     def on_step(self, callback: StepHook) -> None:
         """Call ``callback(step)`` as ``ctx.step`` says that a step begins."""
         self._hooks.steps.append(callback)

@@ -7,6 +7,7 @@ import pickle
 import threading
 import time
 import traceback
+from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
@@ -184,16 +185,23 @@ class Running:
 
     def announce(self, item: dict[str, Any]) -> None:
         """Bring something to the client, and wait until the scheduler has it."""
-        if asyncio._get_running_loop() is self._loop:
-            raise RuntimeError("announce: it waits for Dask's thread, and must not be called there")
         words = {"announced": self.order.launch, "rank": self.group.rank, **item}
-        heard = asyncio.run_coroutine_threadsafe(
-            self.runtime.publish(self.order.owner, [words]), self._loop
-        )
+        self._said("announce", self.runtime.publish(self.order.owner, [words]))
+
+    def claim(self, name: str) -> bool:
+        """Whether this is the first claim of a name on the cluster."""
+        return bool(self._said("claim", self.runtime.claim(self.order.owner, name)))
+
+    def _said(self, what: str, words: Coroutine[Any, Any, Any]) -> Any:
+        """What the scheduler answers to words of an instrument; None if it does not in time."""
+        if asyncio._get_running_loop() is self._loop:
+            words.close()
+            raise RuntimeError(f"{what}: it waits for Dask's thread, and must not be called there")
+        heard = asyncio.run_coroutine_threadsafe(words, self._loop)
         try:
-            heard.result(_HEARD)
+            return heard.result(_HEARD)
         except (TimeoutError, OSError):  # nobody would hear more by waiting longer
-            return
+            return None
 
     def _messages(self) -> list[Any]:
         """What the owner of the launch has sent since the last call."""

@@ -11,6 +11,7 @@ import asyncio
 import os
 import socket
 import time
+import uuid
 import weakref
 from collections import deque
 from collections.abc import Iterable
@@ -270,6 +271,13 @@ class Runtime:
     async def publish(self, topic: str, items: list[dict[str, Any]]) -> None:
         """Ship messages to the client; returns once the scheduler has them."""
         await self._worker.scheduler.log_event(topic=topic, msg=items)
+
+    async def claim(self, owner: str, name: str) -> bool:
+        """Whether this is the first claim of a name, of all workers: the scheduler keeps them."""
+        topic, mark = f"{owner}/claims", uuid.uuid4().hex
+        await self._worker.scheduler.log_event(topic=topic, msg=[name, mark])
+        claims = await self._worker.scheduler.events(topic=topic)
+        return next(one for _, (claimed, one) in claims if claimed == name) == mark
 
     def _close_store(self, owner: str) -> None:
         store = self._stores.pop(owner, None)
