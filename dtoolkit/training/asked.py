@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any
 
 from dtoolkit.cluster import Cluster
 from dtoolkit.training.checkpoint import Checkpoint
 from dtoolkit.training.loop import Job
+from dtoolkit.training.recovery.policy import Policy, policy_of
 from dtoolkit.training.resuming import check_resumed, state_to_resume
 from dtoolkit.training.settings import Settings
 from dtoolkit.training.state import RunState
@@ -37,6 +40,8 @@ class Asked:
     compression: Any
     batch_norm: Any
     faults: Any
+    recovery: Any
+    deadline: Any
     checkpoint: Any
     resume: Any
     evaluate_every: Any
@@ -54,6 +59,7 @@ def job_of(cluster: Cluster, asked: Asked) -> Job:
         raise TypeError(f"cluster is {type(cluster).__name__}: wanted a dtoolkit.Cluster")
     check_task(asked.task)
     strategy = strategy_of(asked.strategy)
+    policy = policy_of(asked.recovery)
     state = state_to_resume(asked.resume)
     settings = _settings(asked, state)
     ranks = cluster.size
@@ -70,8 +76,16 @@ def job_of(cluster: Cluster, asked: Asked) -> Job:
     checkpoint = Checkpoint.of(asked.checkpoint)
     if checkpoint is not None:
         checkpoint = checkpoint.located(here=cluster.is_local)
-    about = _about(asked.task, strategy, settings, trial, ranks)
-    return Job(asked.task, strategy, settings, state, checkpoint, about)
+    return Job(
+        asked.task,
+        strategy,
+        settings,
+        state=state,
+        checkpoint=checkpoint,
+        about=_about(asked.task, strategy, settings, trial, ranks, policy),
+        policy=policy,
+        deadline=_deadline(asked.deadline, policy),
+    )
 
 
 def strategy_of(value: Any) -> Strategy:
@@ -198,8 +212,17 @@ def _faults(value: Any) -> tuple[Any, ...]:
     return faults
 
 
+def _deadline(value: Any, policy: Policy) -> float | None:
+    if value is None or value == -1:
+        return policy.deadline if value == -1 else None
+    real = isinstance(value, Real) and not isinstance(value, bool)
+    if not real or not 0 < float(value) < math.inf:
+        raise ValueError(f"deadline={value!r}: wanted seconds above 0, or None")
+    return float(value)
+
+
 def _about(
-    task: Any, strategy: Strategy, settings: Settings, trial: Trial, ranks: int
+    task: Any, strategy: Strategy, settings: Settings, trial: Trial, ranks: int, policy: Policy
 ) -> dict[str, Any]:
     """What a run says of itself, in plain values."""
     cite = getattr(strategy, "cite", None)
@@ -221,6 +244,7 @@ def _about(
             "compression": "" if settings.compression is None else repr(settings.compression),
             "batch_norm": settings.batch_norm or strategy.batch_norm,
             "evaluate_every": settings.evaluate_every,
+            "recovery": policy.name,
             "citation": str(cite()) if callable(cite) else "",
         },
     }

@@ -17,6 +17,7 @@ from dtoolkit.training.capture import capture, check_same, own_part, restore
 from dtoolkit.training.checkpoint import Checkpoint
 from dtoolkit.training.finite import check_parameters
 from dtoolkit.training.plain import plain
+from dtoolkit.training.recovery.policy import Abort, Policy
 from dtoolkit.training.replica import Replica
 from dtoolkit.training.settings import Settings
 from dtoolkit.training.state import RunState
@@ -46,6 +47,12 @@ class Job:
     checkpoint : Checkpoint or None
     about : dict
         What a saved run says of itself, in plain values.
+    policy : Policy
+        What is done when something goes wrong.
+    deadline : float or None
+        Seconds without a sign of life after which a worker counts as hung.
+    records : dict or None
+        Reports of the steps before, where the run is started again from its checkpoint.
     """
 
     task: Any
@@ -54,6 +61,9 @@ class Job:
     state: RunState | None = None
     checkpoint: Checkpoint | None = None
     about: dict[str, Any] = field(default_factory=dict)
+    policy: Policy = field(default_factory=Abort)
+    deadline: float | None = None
+    records: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -115,7 +125,14 @@ class _Rank:
             check_same(self.replica, 0)
         self.writer = None
         if job.checkpoint is not None:
-            self.writer = Writer(job.checkpoint, self.replica, job.strategy, job.about)
+            self.writer = Writer(
+                job.checkpoint,
+                self.replica,
+                job.strategy,
+                job.about,
+                records=job.records,
+                keeps_records=job.policy.attempts > 0,
+            )
         self.agreement = Agreement(ctx, self.step)
 
     def run(self) -> Ended:
@@ -126,7 +143,7 @@ class _Rank:
                 self.strategy.configure(self.replica)
                 if self.own:
                     self.strategy.restore(self.own)
-            state = None
+            state = self._meet() if self._ended else None  # the last checkpoint was of the end
             while not (self._ended or self.agreement.stopped):
                 meeting = self._next_meeting()
                 self.strategy.until(self.replica, self.step, meeting)

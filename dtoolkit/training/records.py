@@ -8,10 +8,12 @@ step costs the same however many came before.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
@@ -87,7 +89,7 @@ class Records:
         """
         with self._guard:
             if "row" in event:
-                return self._row(int(event["rank"]), event)
+                return self._row(int(event.get("worker", event["rank"])), event)
             if "scores" in event:
                 names, values = event["scores"], event["values"]
                 self._scores[int(event["after"]) - 1] = dict(zip(names, values, strict=True))
@@ -98,6 +100,40 @@ class Records:
         with self._guard:
             for row in rows:
                 self._row(rank, {"row": row})
+
+    def packed(self) -> dict[str, Any]:
+        """All reports and evaluations as plain content, for files."""
+        with self._guard:
+            rows = {rank: torch.from_numpy(rows.said()) for rank, rows in self._rows.items()}
+            return {"rows": rows, "scores": {s: dict(one) for s, one in self._scores.items()}}
+
+    def unpack(self, content: Mapping[str, Any]) -> None:
+        """Take in what :meth:`packed` gave."""
+        for rank, rows in content["rows"].items():
+            self.take_rows(rank, np.asarray(rows))
+        with self._guard:
+            self._scores |= {step: dict(one) for step, one in content["scores"].items()}
+
+    def forget(self, step: int) -> None:
+        """Forget the reports of a step and of all that follow: they are made again."""
+        with self._guard:
+            for rows in self._rows.values():
+                rows.forget(step)
+            self._scores = {s: one for s, one in self._scores.items() if s < step}
+            for values in self._extra.values():
+                for key in [key for key in values if key[1] >= step]:
+                    del values[key]
+            said = Counter(
+                int(number) for rows in self._rows.values() for number in rows.said()[:, 0]
+            )
+            self._whole = sum(count >= self.ranks for count in said.values())
+            self._open = {s: count for s, count in said.items() if count < self.ranks}
+
+    @property
+    def reached(self) -> int:
+        """Steps that the furthest rank has reported."""
+        with self._guard:
+            return max((rows.first + len(rows) for rows in self._rows.values()), default=0)
 
     @property
     def done(self) -> int:
@@ -214,6 +250,17 @@ class _Rows:
         self._values[place] = row
         self._count = max(self._count, place + 1)
         return known
+
+    def said(self) -> NDArray[np.float64]:
+        """A copy of the rows that there are, shape (steps, fields)."""
+        rows = self._values[: self._count]
+        return rows[~np.isnan(rows[:, 0])]
+
+    def forget(self, step: int) -> None:
+        """Forget the row of a step and those behind it."""
+        place = max(0, step - self.first)
+        self._values[place:] = np.nan
+        self._count = min(self._count, place)
 
     def copy_into(self, target: NDArray[np.float64], first: int) -> None:
         """Fill an array whose first row is that of step `first`."""

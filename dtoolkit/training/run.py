@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtoolkit.comm.trace import Trace
 from dtoolkit.training.records import WORKER_COLUMNS
+from dtoolkit.training.recovery.report import RecoveryReport
 from dtoolkit.training.runfile import run_of, run_parts
 from dtoolkit.training.state import RunState
 from dtoolkit.training.statefile import read_parts, write_parts
@@ -48,8 +49,8 @@ class Run:
         What the strategy says of itself.
     faults : list of str
         What went wrong on purpose.
-    recoveries : list of dict
-        What it recovered from.
+    recoveries : RecoveryReport
+        What went wrong, and how the run went on.
     seconds : float
         Time on the workers, from the first step to the end, evaluation and checkpoints included.
     citation : str
@@ -63,9 +64,15 @@ class Run:
     settings: dict[str, Any]
     summary: dict[str, Any] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
-    recoveries: list[dict[str, Any]] = field(default_factory=list)
+    recoveries: RecoveryReport = field(default_factory=RecoveryReport)
     seconds: float = 0.0
     citation: str = ""
+
+    def __post_init__(self) -> None:
+        of_this = RecoveryReport(
+            self.recoveries, policy=str(self.settings.get("recovery", "")), state=self.state
+        )
+        object.__setattr__(self, "recoveries", of_this)
 
     @property
     def stopped(self) -> bool:
@@ -117,7 +124,7 @@ class Run:
             seconds=self.seconds,
             citation=self.citation,
             faults=self.faults,
-            recoveries=self.recoveries,
+            recoveries=self.recoveries.as_list(),
             trace=self.trace,
         )
         write_parts(path, parts)
@@ -168,6 +175,7 @@ class Run:
             facts.append(("sent", f"{int(history['bytes'].sum()):,} bytes"))
         facts += [(_words(name), _shown(value)) for name, value in self.summary.items()]
         facts += [("fault", text) for text in self.faults]
+        facts += [("recovery", str(one)) for one in self.recoveries]
         return [*facts, ("state", f"{self.state.digest()[:12]}, {self.state.nbytes:,} bytes")]
 
     def scores(self) -> dict[str, float]:

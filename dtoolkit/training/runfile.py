@@ -10,6 +10,7 @@ import torch
 
 from dtoolkit.comm.trace import Trace
 from dtoolkit.comm.tracefile import pack_trace, unpack_trace
+from dtoolkit.training.recovery.report import Recovery, RecoveryReport
 from dtoolkit.training.state import RunState
 from dtoolkit.training.statefile import state_of, state_part
 
@@ -87,6 +88,7 @@ def run_of(parts: Mapping[str, Any], name: str) -> dict[str, Any]:
         "history": _table(parts["history"], name),
         "trace": trace,
         **{part: parts[part] for part in _PLAIN},
+        "recoveries": RecoveryReport(map(Recovery.of, parts["recoveries"])),
     }
 
 

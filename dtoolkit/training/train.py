@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dtoolkit.training.asked import Asked, job_of
-from dtoolkit.training.loop import learn
-from dtoolkit.training.training import Training
+from dtoolkit.training.starting import start
 
 if TYPE_CHECKING:
     from dtoolkit.cluster import Cluster
     from dtoolkit.training.run import Run
+    from dtoolkit.training.training import Training
 
 __all__ = ["submit_training", "train"]
 
@@ -30,6 +30,8 @@ def train(
     compression: Any = None,
     batch_norm: str | None = None,
     faults: Any = None,
+    recovery: Any = "abort",
+    deadline: float | None = -1,
     checkpoint: Any = None,
     resume: Any = None,
     evaluate_every: int | None = None,
@@ -68,8 +70,15 @@ def train(
         "local" alone.
     faults : fault or list, optional
         What goes wrong on purpose, such as ``[dt.faults.Slow(rank=1, factor=3)]``.
+    recovery : str or Policy
+        What is done when something goes wrong: "abort" ends the run with a clear error; "restart"
+        starts again from the last checkpoint. :mod:`dtoolkit.training.recovery` has all of them.
+    deadline : float or None
+        Seconds without a sign of life after which a worker counts as hung and is ended. By default
+        15, but for "abort" nobody looks (None).
     checkpoint : path or Checkpoint, optional
-        Write the state there while the run goes on; a path alone: ten times.
+        Write the state there while the run goes on; a path alone: ten times. Who recovers from a
+        checkpoint and names none has a temporary one.
     resume : path or Run, optional
         Go on from a saved run, a checkpoint, or a run.
     evaluate_every : int, optional
@@ -111,6 +120,8 @@ def train(
         compression=compression,
         batch_norm=batch_norm,
         faults=faults,
+        recovery=recovery,
+        deadline=deadline,
         checkpoint=checkpoint,
         resume=resume,
         evaluate_every=evaluate_every,
@@ -138,6 +149,8 @@ def submit_training(
     compression: Any = None,
     batch_norm: str | None = None,
     faults: Any = None,
+    recovery: Any = "abort",
+    deadline: float | None = -1,
     checkpoint: Any = None,
     resume: Any = None,
     evaluate_every: int | None = None,
@@ -165,9 +178,11 @@ def submit_training(
             compression=compression,
             batch_norm=batch_norm,
             faults=faults,
+            recovery=recovery,
+            deadline=deadline,
             checkpoint=checkpoint,
             resume=resume,
             evaluate_every=evaluate_every,
         ),
     )
-    return Training(cluster, job, cluster.submit(learn, job, timeout=timeout))
+    return start(cluster, job, timeout=timeout)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from dtoolkit.errors import RankError, ReplicaMismatch
 from dtoolkit.training.agreement import STOP
-from dtoolkit.training.records import Records
 from dtoolkit.training.run import Run
 
 if TYPE_CHECKING:
@@ -17,6 +16,9 @@ if TYPE_CHECKING:
 
     from dtoolkit.cluster import Cluster, Launch
     from dtoolkit.training.loop import Ended, Job
+    from dtoolkit.training.records import Records
+    from dtoolkit.training.recovery.attempts import Attempts
+    from dtoolkit.training.recovery.noted import Noted
 
 __all__ = ["Training"]
 
@@ -28,18 +30,27 @@ class Training:
 
     Attributes
     ----------
-    launch : Launch
+    launch : Launch or Attempts
+        Attempts where the run is started again when it fails.
     steps : int
         Steps in all.
     """
 
-    def __init__(self, cluster: Cluster, job: Job, launch: Launch) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        job: Job,
+        launch: Launch | Attempts,
+        *,
+        records: Records,
+        noted: Noted,
+    ) -> None:
         self.launch = launch
         self.steps = job.settings.steps
         self._trace = cluster.trace
         self._about = job.about
         self._began = 0 if job.state is None else job.state.step
-        self._records = Records(job.about["settings"]["workers"], free=job.strategy.free)
+        self._records, self._noted = records, noted
         self._guard = threading.Lock()
         self._listeners: list[Callable[[dict[str, Any]], None]] = []
         self._run: Run | None = None
@@ -158,12 +169,15 @@ class Training:
             if self._run is None:
                 first = ended[0]
                 assert first.state is not None
+                launches = getattr(self.launch, "numbers", None) or self.launch.number
+                earlier = getattr(self.launch, "earlier", 0.0)
                 self._run = Run(
                     state=first.state,
                     history=self._records.frame(partial=True),
-                    trace=self._trace.filter(launch=self.launch.number),
+                    trace=self._trace.filter(launch=launches),
                     summary=first.summary,
-                    seconds=max(one.seconds for one in ended),
+                    seconds=earlier + max(one.seconds for one in ended),
+                    recoveries=self._noted.report(first.state),
                     **self._about,
                 )
             return self._run

@@ -31,6 +31,10 @@ class Writer:
     strategy : Strategy
     about : dict
         What the run says of itself: task, settings, citation.
+    records : dict, optional
+        Reports of the steps before, as of :meth:`Records.packed`.
+    keeps_records : bool
+        Write the reports themselves too, for a run that may be started again from the file.
 
     Attributes
     ----------
@@ -43,7 +47,14 @@ class Writer:
     """
 
     def __init__(
-        self, checkpoint: Checkpoint, replica: Replica, strategy: Strategy, about: dict[str, Any]
+        self,
+        checkpoint: Checkpoint,
+        replica: Replica,
+        strategy: Strategy,
+        about: dict[str, Any],
+        *,
+        records: dict[str, Any] | None = None,
+        keeps_records: bool = False,
     ) -> None:
         self.every = checkpoint.interval(replica.settings.steps)
         self.rows: list[list[float]] = []
@@ -51,6 +62,9 @@ class Writer:
         self._path = checkpoint.path
         self._replica, self._strategy, self._about = replica, strategy, about
         self._records = Records(replica.size, free=strategy.free)
+        if records is not None:
+            self._records.unpack(records)
+        self._keeps_records = keeps_records
         self._began = time.perf_counter()
 
     def write(self, state: RunState | None) -> None:
@@ -84,4 +98,6 @@ class Writer:
             seconds=time.perf_counter() - self._began,
             **self._about,
         )
+        if self._keeps_records:
+            parts["records"] = self._records.packed()
         write_parts(self._path, parts)

@@ -1,0 +1,192 @@
+"""What the client notes while a run goes on, and the report that is made of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from dtoolkit.errors import RankError, ReplicaMismatch, WipeOut, WorkerLost
+from dtoolkit.training.records import FIELDS
+from dtoolkit.training.recovery.report import Recovery, RecoveryReport
+
+if TYPE_CHECKING:
+    from dtoolkit.training.state import RunState
+
+__all__ = ["Fired", "Noted"]
+
+_START = FIELDS.index("start")
+
+
+@dataclass(frozen=True)
+class Fired:
+    """A fault that was injected.
+
+    Attributes
+    ----------
+    text : str
+    rank : int
+    step : int or None
+    time : float
+        On the client's clock.
+    """
+
+    text: str
+    rank: int
+    step: int | None
+    time: float
+
+
+class Noted:
+    """Failures that were seen and got over, by the client and by the ranks.
+
+    Parameters
+    ----------
+    policy : str
+    began : float
+        When the run began, on the client's clock.
+    fired : callable
+        What has been injected so far.
+    """
+
+    def __init__(
+        self, *, policy: str, began: float, fired: Callable[[], Sequence[Fired]] = tuple
+    ) -> None:
+        self._policy, self._began, self._fired = policy, began, fired
+        self._guard = threading.Lock()
+        self._seen: list[Recovery] = []
+        self._open: int | None = None  # the entry of a restart whose first step is to come
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """Take a recovery, or the first step after one; what else a rank has logged is let pass."""
+        if "recovery" not in event and (self._open is None or "row" not in event):
+            return
+        with self._guard:
+            if "recovery" in event:
+                self._seen.append(_told(event, self._policy, self._began))
+            elif self._open is not None:
+                at = float(event["row"][_START]) - self._began
+                self._seen[self._open] = replace(self._seen[self._open], recovered=at)
+                self._open = None
+
+    def restarting(self, error: BaseException, *, at: float, reached: int, again: int) -> None:
+        """Note that the run is started again.
+
+        Parameters
+        ----------
+        error : BaseException
+            How it ended.
+        at : float
+            When, on the client's clock.
+        reached, again : int
+            Steps that were done, and those that it goes on from.
+        """
+        kind, ranks, seen = _what(error)
+        entry = Recovery(
+            fault=seen,
+            kind=kind,
+            ranks=ranks,
+            step=reached,
+            detected=at - self._began,
+            steps_lost=reached - again,
+            steps_repeated=reached - again,
+            policy=self._policy,
+            how=f"started again from step {again}",
+        )
+        with self._guard:
+            self._seen.append(entry)
+            self._open = len(self._seen) - 1
+
+    def report(self, state: RunState | None = None) -> RecoveryReport:
+        """All of it, with what was injected beside what was seen.
+
+        Parameters
+        ----------
+        state : RunState, optional
+            Where the run ended.
+        """
+        with self._guard:
+            seen = list(self._seen)
+        left = sorted(self._fired(), key=lambda one: one.time)
+        entries = []
+        for entry in sorted(seen, key=lambda one: one.detected or 0.0):
+            causes = [one for one in left if self._may_be(one, entry)]
+            mine = causes[: max(1, len(entry.ranks))]
+            for one in mine:
+                left.remove(one)
+            entries += [self._joined(one, entry) for one in mine] or [entry]
+        entries += [self._unnoticed(one) for one in left]
+        order = sorted(entries, key=lambda one: one.detected or one.injected or 0.0)
+        return RecoveryReport(order, policy=self._policy, state=state)
+
+    def _may_be(self, one: Fired, entry: Recovery) -> bool:
+        """Whether a fault may be what was seen."""
+        here = not entry.ranks or one.rank in entry.ranks
+        return here and one.time - self._began <= (entry.detected or 0.0)
+
+    def _joined(self, one: Fired, entry: Recovery) -> Recovery:
+        step = entry.step if one.step is None else one.step
+        return replace(entry, fault=one.text, injected=one.time - self._began, step=step)
+
+    def _unnoticed(self, one: Fired) -> Recovery:
+        return Recovery(
+            fault=one.text,
+            kind="unnoticed",
+            ranks=(one.rank,),
+            step=one.step,
+            injected=one.time - self._began,
+            policy=self._policy,
+            how="nothing had to be done, or nothing told of it",
+        )
+
+
+def _told(event: Mapping[str, Any], policy: str, began: float) -> Recovery:
+    """The entry of what ranks did by themselves."""
+    kind, ranks = str(event["recovery"]), tuple(int(rank) for rank in event["ranks"])
+    who = f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
+    return Recovery(
+        fault=str(event.get("seen") or f"{who} {kind}"),
+        kind=kind,
+        ranks=ranks,
+        step=int(event["at"]),
+        detected=float(event["detected"]) - began,
+        recovered=float(event["recovered"]) - began,
+        steps_lost=int(event.get("lost", 0)),
+        steps_repeated=int(event.get("repeated", 0)),
+        bytes_moved=int(event.get("bytes", 0)),
+        policy=policy,
+        how=str(event["how"]),
+    )
+
+
+def _what(error: BaseException) -> tuple[str, tuple[int, ...], str]:
+    """Kind, ranks and words of how a launch ended."""
+    if isinstance(error, WorkerLost):
+        hung = bool(getattr(error, "hung", ()))
+        what = "hung" if hung else "lost"
+        return what, error.ranks, f"rank {', '.join(map(str, error.ranks))} {what}"
+    if not isinstance(error, RankError):
+        return "connection", (), _line(str(error))
+    cause, text = error.__cause__, f"rank {error.rank}: {_line(error.cause)}"
+    if isinstance(cause, ReplicaMismatch):
+        return "differs", cause.ranks, _line(str(cause))
+    if isinstance(cause, WipeOut):
+        return "wiped out", (), cause.why
+    return kind_of(cause, error.cause), (error.rank,), text
+
+
+def kind_of(error: BaseException | None, text: str) -> str:
+    """Kind of what a rank raised."""
+    if isinstance(error, FloatingPointError):
+        return "not finite"
+    if isinstance(error, MemoryError) or any(words in text for words in _MEMORY):
+        return "memory"
+    return "raised"
+
+
+_MEMORY = ("MemoryError", "OutOfMemory", "out of memory", "allocate memory")
+
+
+def _line(text: str) -> str:
+    return text.strip().splitlines()[0][:200] if text.strip() else ""
