@@ -1,5 +1,14 @@
 """What is zero: sparse training of any PyTorch model, with exact counts and clean optimizers."""
 
+from dtoolkit.sparsity.batch_growth import BatchGrowth, MemoryUse, grown_batch, memory_use
+from dtoolkit.sparsity.channels import (
+    CutPlan,
+    Reconfiguration,
+    apply_cuts,
+    plan_cuts,
+    reconfigure,
+    zero_cuts,
+)
 from dtoolkit.sparsity.distributions import (
     ERK,
     Distribution,
@@ -9,6 +18,7 @@ from dtoolkit.sparsity.distributions import (
     Uniform,
     UniformPlus,
 )
+from dtoolkit.sparsity.group_lasso import GroupLasso
 from dtoolkit.sparsity.masks import masks_of, remove_masks
 from dtoolkit.sparsity.methods import (
     SET,
@@ -20,6 +30,7 @@ from dtoolkit.sparsity.methods import (
     RigL,
     Static,
 )
+from dtoolkit.sparsity.prunetrain import PruneTrain
 from dtoolkit.sparsity.schedules import Constant, Cosine, Cubic, Schedule
 from dtoolkit.sparsity.sparsifier import Sparsifier
 from dtoolkit.sparsity.structures import (
@@ -43,20 +54,26 @@ __all__ = [
     "TW1",
     "TW2",
     "VW",
+    "BatchGrowth",
     "Block",
     "Channel",
     "Constant",
     "Cosine",
     "Cubic",
+    "CutPlan",
     "Distribution",
     "ERKPlus",
     "ErdosRenyi",
     "Explicit",
+    "GroupLasso",
     "Layer",
     "Magnitude",
+    "MemoryUse",
     "Method",
     "NofM",
+    "PruneTrain",
     "RandomGrowth",
+    "Reconfiguration",
     "RigL",
     "Schedule",
     "Sparsifier",
@@ -66,6 +83,12 @@ __all__ = [
     "Uniform",
     "UniformPlus",
     "Unstructured",
+    "apply_cuts",
+    "grown_batch",
     "masks_of",
+    "memory_use",
+    "plan_cuts",
+    "reconfigure",
     "remove_masks",
+    "zero_cuts",
 ]

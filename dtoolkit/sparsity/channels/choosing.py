@@ -43,7 +43,7 @@ def strengths(
     """
     peak, power = np.zeros(found.sets), np.zeros(found.sets)
     tensors = dict(model.named_parameters(remove_duplicate=False))
-    useful = found.rows & (found.columns | found.products)
+    useful = found.useful
     bare = useful & ~found.columns  # where a bias alone would still have an effect
     for name, dims in found.dims.items():
         weight = tensors.get(name)
@@ -73,7 +73,7 @@ def signatures(found: Dependencies) -> dict[tuple[tuple[str, int], ...], list[in
             for one in dict.fromkeys(ids.ravel().tolist()):
                 places.setdefault(one, []).append((name, dim))
     groups: dict[tuple[tuple[str, int], ...], list[int]] = {}
-    useful = found.rows & (found.columns | found.products)
+    useful = found.useful
     for one, where in places.items():
         if useful[one]:
             groups.setdefault(tuple(where), []).append(one)
@@ -106,8 +106,7 @@ def choose(
     ValueError
         A layer is not there, or its channels have to stay.
     """
-    may = found.rows & (found.columns | found.products)
-    may[list(found.reasons)] = False
+    may = found.cuttable
     peak, power = strengths(model, found)
     if channels is not None:
         gone = _named(model, found, may, channels)

@@ -66,6 +66,18 @@ class Dependencies:
     untraced: tuple[str, ...] = ()
     failure: str = ""
 
+    @property
+    def useful(self) -> Any:
+        """Sets that weights make, and that weights or products use: bool array (sets,)."""
+        return self.rows & (self.columns | self.products)
+
+    @property
+    def cuttable(self) -> Any:
+        """Those of them that need not stay: bool array (sets,)."""
+        may = self.useful.copy()
+        may[list(self.reasons)] = False
+        return may
+
 
 def find_dependencies(model: nn.Module, example_inputs: Any) -> Dependencies:
     """Walk through what the model does with an example.
