@@ -93,12 +93,21 @@ class WorkerLost(DtoolkitError):
         Address of the first lost worker.
     operation : str
         What was running.
+    hung : tuple of int
+        Those of the ranks that gave no sign of life, and whose processes were ended for that.
     """
 
     def __init__(
-        self, *, ranks: Sequence[int], addresses: Sequence[str], operation: str, detail: str = ""
+        self,
+        *,
+        ranks: Sequence[int],
+        addresses: Sequence[str],
+        operation: str,
+        detail: str = "",
+        hung: Sequence[int] = (),
     ) -> None:
         self.ranks = tuple(ranks)
+        self.hung = tuple(hung)
         self.rank = self.ranks[0]
         self.address = addresses[0]
         self.operation = operation
@@ -177,11 +186,17 @@ class PeerLost(DtoolkitError):
     Attributes
     ----------
     ranks : tuple of int
-        The lost ranks, numbered as before the loss; empty if they are not known yet.
+        The lost ranks, numbered as before the loss; empty if they are not known yet, or if nobody
+        is lost and a connection between two ranks broke.
+    hung : tuple of int
+        Those of them that gave no sign of life, and whose processes were ended for that.
     """
 
-    def __init__(self, ranks: Sequence[int] = (), detail: str = "") -> None:
+    def __init__(
+        self, ranks: Sequence[int] = (), detail: str = "", hung: Sequence[int] = ()
+    ) -> None:
         self.ranks = tuple(ranks)
+        self.hung = tuple(hung)
         who = f"rank(s) {', '.join(map(str, self.ranks))}" if self.ranks else "a rank"
         super().__init__(
             f"{who} left the group{': ' + detail if detail else ''}. Call ctx.rebuild() for the "

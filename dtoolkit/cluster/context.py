@@ -49,7 +49,8 @@ class Context:
         elastic: bool,
         emit: Callable[[dict[str, Any]], None],
         messages: Callable[[], list[Any]],
-        rebuild: Callable[[Context, int | None, float], None] | None,
+        newcomers: Callable[[], int],
+        rebuild: Callable[[Context, int | None, bool, float], None] | None,
         hooks: Hooks | None = None,
     ) -> None:
         self.comm = comm
@@ -62,6 +63,7 @@ class Context:
         self.recorder = recorder
         self._emit = emit
         self._messages = messages
+        self._newcomers = newcomers
         self._rebuild = rebuild
         self._hooks = hooks
         self._step = -1
@@ -75,6 +77,15 @@ class Context:
     def size(self) -> int:
         """Number of ranks."""
         return self.comm.size
+
+    @property
+    def newcomers(self) -> int:
+        """Workers that :meth:`rebuild` would take in now: replacements of those lost, and spares.
+
+        0 where the launch has all its ranks. The ranks hear of a newcomer one after the other:
+        those that act on it together must agree on when.
+        """
+        return self._newcomers()
 
     def step(self, number: int, *, report: bool = True) -> None:
         """Say which step begins: a sign of life, and what instruments go by.
@@ -132,7 +143,9 @@ class Context:
         """Seconds on the client's clock (error as stated by the trace)."""
         return time.perf_counter() + self.recorder.offset
 
-    def rebuild(self, size: int | None = None, *, timeout: float = 30.0) -> Communicator:
+    def rebuild(
+        self, size: int | None = None, *, newcomers: bool = True, timeout: float = 30.0
+    ) -> Communicator:
         """Form the next group of an elastic launch, after a loss or to take newcomers in.
 
         Every surviving rank must call. Locals stay as they are; `rank`, `size` and `comm` change.
@@ -141,7 +154,10 @@ class Context:
         ----------
         size : int, optional
             Wait until the group has so many ranks again, replacements included. By default the
-            ranks that are there go on at once.
+            ranks that are there go on at once, with the newcomers that are there.
+        newcomers : bool
+            False: the surviving ranks go on alone, if one of them says so. Who waits to join still
+            waits afterwards.
         timeout : float
             Seconds to wait for `size`; after that the group is formed of those that are there.
 
@@ -153,10 +169,14 @@ class Context:
         ------
         RuntimeError
             The launch is not elastic.
+        ValueError
+            A size to wait for, and no newcomers.
         """
         if self._rebuild is None:
             raise RuntimeError("rebuild: this launch is not elastic; start it with elastic=True")
-        self._rebuild(self, size, timeout)
+        if size is not None and not newcomers:
+            raise ValueError(f"rebuild: size={size} waits for newcomers, and newcomers=False")
+        self._rebuild(self, size, not newcomers, timeout)
         return self.comm
 
     def __repr__(self) -> str:

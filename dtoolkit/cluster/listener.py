@@ -55,6 +55,10 @@ class Listener:
                 drive = gang.drives.get(message.pop("ask"))
                 if drive is not None:
                     drive.asked(**message)
+            elif "broke" in message:
+                drive = gang.drives.get(message.pop("broke"))
+                if drive is not None:
+                    drive.broke(**message)
             else:
                 drive = gang.drives.get(message.get("launch"))
                 if drive is not None:

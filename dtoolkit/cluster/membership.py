@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 __all__ = [
     "Action",
     "Asked",
+    "Broke",
     "Came",
     "Event",
     "Expired",
@@ -41,6 +42,8 @@ class State:
         Workers that could join, in the order in which they came.
     want : int
         Size that the members asked for; 0 to go on with those that are there.
+    alone : bool
+        A member asked to go on without newcomers.
     """
 
     members: tuple[str, ...]
@@ -50,6 +53,12 @@ class State:
     returned: frozenset[str] = frozenset()
     waiting: tuple[str, ...] = ()
     want: int = 0
+    alone: bool = False
+
+    @property
+    def joinable(self) -> int:
+        """Workers that the next group would take in."""
+        return min(len(self.waiting), max(0, self.limit - len(self.active)))
 
     @property
     def active(self) -> tuple[str, ...]:
@@ -73,10 +82,18 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A member waits for the next group; `size` 0 takes any."""
+    """A member waits for the next group; `size` 0 takes any, `alone` takes no newcomers."""
 
     address: str
     size: int
+    alone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Broke:
+    """A connection of a member broke, and nobody is lost."""
+
+    address: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +108,7 @@ class Expired:
     """The time to wait for a wanted size is over."""
 
 
-Event = Lost | Returned | Asked | Came | Expired
+Event = Lost | Returned | Asked | Broke | Came | Expired
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +138,7 @@ def step(state: State, event: Event) -> tuple[State, list[Action]]:
     Parameters
     ----------
     state : State
-    event : Lost, Returned, Asked, Came or Expired
+    event : Lost, Returned, Asked, Broke, Came or Expired
 
     Returns
     -------
@@ -146,16 +163,17 @@ def note(state: State, event: Event) -> tuple[State, Sequence[Tell]]:
     match event:
         case Lost(address) if address in state.members and address not in state.gone:
             state = replace(state, gone=state.gone | {address}, asked=state.asked - {address})
-            # Those that wait for the next group already know that theirs is over.
-            tell = tuple(m for m in state.active if m not in state.asked)
-            lost = tuple(r for r, m in enumerate(state.members) if m in state.gone)
-            return state, [Tell(tell, lost)] if tell else []
+            return state, _told(state)
+        case Broke(address) if address in state.active:
+            return state, _told(state)
         case Lost(address):
             state = replace(state, waiting=tuple(w for w in state.waiting if w != address))
         case Returned(address):
             state = replace(state, returned=state.returned | {address})
-        case Asked(address, size) if address in state.active:
-            state = replace(state, asked=state.asked | {address}, want=max(state.want, size))
+        case Asked(address, size, alone) if address in state.active:
+            asked = state.asked | {address}
+            want, alone = max(state.want, size), state.alone or alone
+            state = replace(state, asked=asked, want=want, alone=alone)
         case Came(address) if address not in state.members + state.waiting:
             state = replace(state, waiting=(*state.waiting, address))
         case Expired():
@@ -165,18 +183,25 @@ def note(state: State, event: Event) -> tuple[State, Sequence[Tell]]:
     return state, []
 
 
+def _told(state: State) -> list[Tell]:
+    """Who must leave the group; those that wait for the next one already know."""
+    tell = tuple(m for m in state.active if m not in state.asked)
+    lost = tuple(r for r, m in enumerate(state.members) if m in state.gone)
+    return [Tell(tell, lost)] if tell else []
+
+
 def _complete(state: State) -> bool:
     active = state.active
     return (
         bool(active)
         and state.asked.issuperset(active)
-        and len(active) + len(state.waiting) >= state.want
+        and (state.alone or len(active) + len(state.waiting) >= state.want)
     )
 
 
 def _next_members(state: State) -> tuple[tuple[str, ...], frozenset[str]]:
     """Survivors keep their order; newcomers take the free ranks, then the end."""
-    free = list(state.waiting)
+    free = [] if state.alone else list(state.waiting)
     active = set(state.active)
     room = max(state.limit, state.want) - len(active)
     newcomers = free[: max(0, room)]

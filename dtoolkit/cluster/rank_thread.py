@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future
 from queue import SimpleQueue
+from types import CodeType, FrameType
 from typing import Any
 
 from dtoolkit.comm.threads import raise_in, start_thread
@@ -84,6 +85,14 @@ class RankThread:
             except Stop:
                 continue
 
+    def inside(self, codes: Collection[CodeType]) -> bool:
+        """Whether the thread is in one of these functions, or in what they call."""
+        return any(frame.f_code in codes for frame in _frames(self._thread))
+
+    def in_library(self) -> bool:
+        """Whether the thread imports, or compiles."""
+        return _in_the_middle(self._thread)
+
     def retire(self) -> None:
         """Let the thread end after what it runs now."""
         self._queue.put(None)
@@ -121,9 +130,13 @@ _LIBRARIES = (
 
 def _in_the_middle(thread: threading.Thread) -> bool:
     """Whether a thread is inside code that keeps state of the whole process, and imports such."""
+    names = (str(frame.f_globals.get("__name__", "")) for frame in _frames(thread))
+    return any(name.startswith(_LIBRARIES) for name in names)
+
+
+def _frames(thread: threading.Thread) -> Iterator[FrameType]:
+    """What a thread is in now, from the inside out."""
     frame = sys._current_frames().get(thread.ident or 0)
     while frame is not None:
-        if str(frame.f_globals.get("__name__", "")).startswith(_LIBRARIES):
-            return True
+        yield frame
         frame = frame.f_back
-    return False

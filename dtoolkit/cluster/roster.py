@@ -55,6 +55,7 @@ class Roster:
         self._trace = trace
         self._known: dict[str, Member] = {}
         self._suspects: set[str] = set()
+        self._ending: dict[str, asyncio.Future[bool]] = {}
         self._one_at_a_time = asyncio.Lock()
         self._versions = versions()
         self._boot = boot_id()
@@ -62,6 +63,15 @@ class Roster:
     def suspect(self, address: str) -> None:
         """A worker did not answer: it is asked again, and replaced, before the next launch."""
         self._suspects.add(address)
+
+    def end(self, address: str) -> None:
+        """End a worker for good, without waiting for it; its nanny starts another."""
+        member = self._known.get(address)
+        if self._kill is not None and member is not None:
+            self._kill(member.pid)
+        elif address not in self._ending:
+            self._ending[address] = asyncio.ensure_future(self._link.restart(address))
+            self._ending[address].add_done_callback(lambda _: self._ending.pop(address))
 
     def rank_of(self, address: str) -> int:
         """Rank that a worker has, or would have had; -1 if it never had one."""

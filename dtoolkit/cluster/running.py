@@ -22,8 +22,10 @@ from dtoolkit.cluster.rank_thread import RankThread, Stop
 from dtoolkit.cluster.shipping import Shipping
 from dtoolkit.cluster.wire import Order, Reply, load_call
 from dtoolkit.comm.communicator import Communicator
-from dtoolkit.comm.pending import POLL, Interrupt
+from dtoolkit.comm.emulated import sleep_until
+from dtoolkit.comm.pending import POLL, Interrupt, Pending
 from dtoolkit.comm.recorder import Recorder
+from dtoolkit.comm.transport import GlooTransport
 from dtoolkit.errors import CommunicationError, PeerLost
 
 if TYPE_CHECKING:
@@ -55,6 +57,8 @@ class Running:
         That group, formed.
     hooks : Hooks or None
         Who is told what the rank does; None where nobody asked.
+    newcomers : int
+        Workers that the next group would take in, as the client said last.
     """
 
     def __init__(self, runtime: Runtime, order: Order, thread: RankThread) -> None:
@@ -62,7 +66,9 @@ class Running:
         self.order = order
         self._thread = thread
         self.interrupt = Interrupt(
-            elastic=order.elastic, patience=_PATIENCE if order.elastic else 0.0
+            elastic=order.elastic,
+            patience=_PATIENCE if order.elastic else 0.0,
+            report=self._report_break if order.elastic else None,
         )
         self.mesh: Mesh | None = None
         self._loop = asyncio.get_running_loop()
@@ -76,6 +82,8 @@ class Running:
         self._recorder = Recorder(
             order.launch, here.rank, here.size, enabled=order.trace, offset=order.offset
         )
+        self.newcomers = 0
+        self._calling = False
         self.hooks = self._recorder.watch = Hooks() if order.hooks else None
 
     # ---------------------------------------------------------------------- on the event loop
@@ -91,8 +99,19 @@ class Running:
 
     def assign(self, assignment: Assignment) -> None:
         """Say which group an elastic launch goes on in."""
+        self.newcomers = 0
         self._next = assignment
         self._assigned.set()
+
+    def belongs_to(self, group: str) -> bool:
+        """Whether the function is in a group, or has been told to go on in it."""
+        return group in (self.group.name, self._next.name)
+
+    def pulse(self) -> int | None:
+        """Count of the signs of life; None while the rank waits for others, or loads, or ends."""
+        if self.hooks is None or not self._calling or self._thread.inside(_WAITS):
+            return None
+        return None if self._thread.in_library() else self.hooks.signs
 
     def cut(self) -> None:
         """Break the connections of the group."""
@@ -132,7 +151,9 @@ class Running:
             context = self._context()
             if self.order.instruments:
                 self._attach(context)
+            self._calling = True
             result = function(context, *args, **kwargs)
+            self._calling = False
             comm = context.comm
             name = f"{name}: operations that it did not wait for"
             comm.finish()
@@ -175,6 +196,7 @@ class Running:
             elastic=self.order.elastic,
             emit=self._log.add,
             messages=self._messages,
+            newcomers=lambda: self.newcomers,
             rebuild=self._rebuild if self.order.elastic else None,
             hooks=self.hooks,
         )
@@ -221,7 +243,12 @@ class Running:
     def _remaining(self) -> float:
         return max(1.0, self._deadline - time.perf_counter())
 
-    def _rebuild(self, context: Context, size: int | None, timeout: float) -> None:
+    def _report_break(self) -> None:
+        """Tell the client that a connection broke, so that it looks whether somebody is lost."""
+        words = {"broke": self.order.launch, "address": self.runtime.address}
+        self.runtime.emit(self.order.owner, [words | {"group": self.group.name}])
+
+    def _rebuild(self, context: Context, size: int | None, alone: bool, timeout: float) -> None:
         """Go on in the next group."""
         if not (self.interrupt.is_set or self.interrupt.broke):
             # Nobody is lost: a peer may still be in the last operation, and must not be cut off.
@@ -229,12 +256,14 @@ class Running:
                 context.comm.barrier()
             except (CommunicationError, PeerLost):
                 pass
-        context.comm, assignment = self._next_group(size, timeout)
+        context.comm, assignment = self._next_group(size, timeout, alone)
         context.addresses = assignment.addresses
         if self.hooks is not None:
             self.hooks.rebuilt()
 
-    def _next_group(self, size: int | None, timeout: float) -> tuple[Communicator, Assignment]:
+    def _next_group(
+        self, size: int | None, timeout: float, alone: bool = False
+    ) -> tuple[Communicator, Assignment]:
         """Ask the client for the next group until one forms."""
         while True:
             mesh, self.mesh = self.mesh, None
@@ -243,19 +272,34 @@ class Running:
             self.interrupt.clear()
             # By the name of the group that is left the client knows an old question.
             ask = {"ask": self.order.launch, "address": self.runtime.address}
-            ask |= {"group": self.group.name, "size": size, "timeout": timeout}
+            ask |= {"group": self.group.name, "size": size, "alone": alone, "timeout": timeout}
             self.runtime.emit(self.order.owner, [ask])
             try:
                 while self._next.name == self.group.name:
                     self._assigned.wait(POLL)
                     self.interrupt.check()
                 self.group = self._next
+                self.interrupt.check()  # it may be over already
                 comm = self._communicator(self.group)
                 self._recorder.rank = self.group.rank
                 self._recorder.ranks = max(self._recorder.ranks, self.group.size)
                 return comm, self.group
             except (CommunicationError, PeerLost):
-                continue  # another one was lost meanwhile
+                self.group = self._next  # another one was lost meanwhile: that one is over too
+
+
+# Where a rank waits for others, or for the client: whoever is there is not hung.
+_WAITS = frozenset(
+    function.__code__
+    for function in (
+        Pending._await,
+        GlooTransport._await,
+        Mesh._patiently,
+        Running._next_group,
+        Running.announce,
+        sleep_until,
+    )
+)
 
 
 def _over() -> CommunicationError:

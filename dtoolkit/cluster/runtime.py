@@ -27,7 +27,7 @@ from dtoolkit.cluster.mesh import Assignment, Mesh, open_tcp_store
 from dtoolkit.cluster.rank_thread import RankThread, Stop
 from dtoolkit.cluster.running import Running
 from dtoolkit.cluster.store import StoreServer
-from dtoolkit.cluster.wire import Order, Reply, load_call
+from dtoolkit.cluster.wire import Loss, Order, Reply, load_call
 from dtoolkit.comm.pending import Interrupt
 from dtoolkit.errors import PeerLost, ShardLost
 
@@ -152,28 +152,25 @@ class Runtime:
             return running.future.result()
         return Reply("stopped", cause="did not stop in time; its thread was left behind")
 
-    async def stop(
-        self, owner: str, launch: int, lost: tuple[str, list[int]] | None = None
-    ) -> bool:
+    async def stop(self, owner: str, launch: int, loss: Loss | None = None) -> bool:
         """Stop a launch, promptly; returns whether its thread came free.
 
         Parameters
         ----------
         owner, launch : str, int
             Which launch; one that has not come yet will not begin.
-        lost : tuple of str and list of int, optional
-            For elastic launches: the name of a group, and its ranks that are gone. A function that
-            is in this group gets `PeerLost` and goes on. By default everything stops.
+        loss : Loss, optional
+            For elastic launches: a group that is over. A function that is in this group, or about
+            to enter it, gets `PeerLost` and goes on. By default everything stops.
         """
         running = self._running
         if running is None or (running.order.owner, running.order.launch) != (owner, launch):
-            if lost is None:
+            if loss is None:
                 self._revoked.append((owner, launch))
             return True
-        if lost is not None:
-            group, ranks = lost
-            if running.group.name == group:
-                running.interrupt.set(lambda: PeerLost(ranks))
+        if loss is not None:
+            if running.belongs_to(loss.group):
+                running.interrupt.set(lambda: PeerLost(loss.ranks, loss.detail, loss.hung))
                 running.cut()
             return True
         running.interrupt.set(Stop)
@@ -198,6 +195,19 @@ class Runtime:
         running = self._running
         if running is not None and (running.order.owner, running.order.launch) == (owner, launch):
             running.assign(assignment)
+
+    def newcomers(self, owner: str, launch: int, count: int) -> None:
+        """Tell an elastic launch how many workers could join it."""
+        running = self._running
+        if running is not None and (running.order.owner, running.order.launch) == (owner, launch):
+            running.newcomers = count
+
+    def pulse(self, owner: str, launch: int) -> int | None:
+        """Count of the signs of life of a launch; None where it is surely alive, or not here."""
+        running = self._running
+        if running is None or (running.order.owner, running.order.launch) != (owner, launch):
+            return None
+        return running.pulse()
 
     def post(self, owner: str, launch: int, messages: list[Any]) -> None:
         """Take in messages for a launch, which may not have begun here yet."""

@@ -18,7 +18,7 @@ import cloudpickle
 from dtoolkit.cluster.mesh import Assignment
 from dtoolkit.comm.event import Event
 
-__all__ = ["Order", "Reply", "dump_call", "load_call"]
+__all__ = ["Loss", "Order", "Reply", "dump_call", "load_call"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,26 @@ class Order:
     free: tuple[str, ...] = ()
     hooks: bool = False
     instruments: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Why the members of an elastic launch must leave a group.
+
+    Attributes
+    ----------
+    group : str
+        Its name.
+    ranks, hung : tuple of int
+        Who is lost, and who of those because it gave no sign of life.
+    detail : str
+        In words.
+    """
+
+    group: str
+    ranks: tuple[int, ...]
+    hung: tuple[int, ...] = ()
+    detail: str = ""
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ from dtoolkit.comm.transport import HEADER, Transport
 from dtoolkit.comm.waiter import await_works
 from dtoolkit.errors import CommunicationError
 
-__all__ = ["EmulatedTransport"]
+__all__ = ["EmulatedTransport", "sleep_until"]
 
 _STAMP = 8  # bytes: a float64 on time.perf_counter
 _SHORT = 4 * HEADER  # up to here the stamp leads the message; longer ones get it sent ahead
@@ -66,7 +66,7 @@ class EmulatedTransport:
             wide[peer, :_STAMP] = _stamp(arrival)
         received = self.inner.headers(wide, timeout)
         arrivals = received[:, :_STAMP].contiguous().view(torch.float64)
-        if _sleep_until(float(arrivals.max()), self.interrupt):
+        if sleep_until(float(arrivals.max()), self.interrupt):
             self.interrupt.check()
         return received[:, _STAMP:].contiguous()
 
@@ -157,11 +157,11 @@ class _Delay:
     def wait(self) -> None:
         for message in self._messages:
             message.join()
-        if _sleep_until(self._moment(), self._interrupt):
+        if sleep_until(self._moment(), self._interrupt):
             raise CommunicationError("the rank was told to stop while a message was on its way")
 
 
-def _sleep_until(moment: float, interrupt: Interrupt) -> bool:
+def sleep_until(moment: float, interrupt: Interrupt) -> bool:
     """Sleep; True, and at once, if the interrupt is set meanwhile."""
     while (rest := moment - time.perf_counter()) > 0:
         if interrupt.sleep(min(rest, _NAP)):

@@ -24,6 +24,8 @@ class Interrupt:
         A broken connection means that the group is to be formed again, whoever was lost.
     patience : float
         Seconds to wait, after a connection broke, for somebody to say who was lost.
+    report : callable, optional
+        Called when a connection has broken and nobody has said why.
 
     Attributes
     ----------
@@ -31,11 +33,18 @@ class Interrupt:
         A connection has broken, whether or not anybody said why.
     """
 
-    def __init__(self, *, elastic: bool = False, patience: float = 0.0) -> None:
+    def __init__(
+        self,
+        *,
+        elastic: bool = False,
+        patience: float = 0.0,
+        report: Callable[[], None] | None = None,
+    ) -> None:
         self._reason: Callable[[], BaseException] | None = None
         self._told = threading.Event()
         self._elastic = elastic
         self._patience = patience
+        self._report = report
         self.broke = False
 
     @property
@@ -66,6 +75,8 @@ class Interrupt:
 
     def broken(self, error: BaseException) -> CommunicationError | PeerLost:
         """What to raise where a connection broke; raises the reason if one comes in time."""
+        if self._report is not None and not self.broke and not self.is_set:
+            self._report()
         self.broke = True
         self._told.wait(self._patience)
         self.check()
