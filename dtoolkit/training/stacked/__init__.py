@@ -6,24 +6,45 @@ reorder their stacks so that all types are still computed, and go on; only when 
 type are gone must the run start again from its checkpoint.
 
 All of this package is pure: where shards lie (:func:`placement`), who computes what after a loss
-(:func:`assign`), how many losses that endures (:func:`endurable`).
+(:func:`assign`), how many losses that endures (:func:`endurable`), how much redundancy is best
+(:func:`best_redundancy`), and what policies make of a long run under failures (:func:`simulate`).
 
 Source: SPARe, "stacked parallelism with adaptive reordering" (arXiv 2603.00357, ICML 2026), of
 which notes were at hand and not the text: what is reconstructed says so.
 """
 
 from dtoolkit.training.stacked.controller import Assignment, WipeOut, assign
+from dtoolkit.training.stacked.endurance import (
+    availability,
+    best_period,
+    best_redundancy,
+    cost,
+    endurable,
+    fewest_computed,
+    mean_computed,
+)
 from dtoolkit.training.stacked.placement import Stacks, placement
 from dtoolkit.training.stacked.rulers import greedy_ruler, is_ruler, largest_redundancy, ruler
+from dtoolkit.training.stacked.simulation import Outcome, Simulation, simulate
 
 __all__ = [
     "Assignment",
+    "Outcome",
+    "Simulation",
     "Stacks",
     "WipeOut",
     "assign",
+    "availability",
+    "best_period",
+    "best_redundancy",
+    "cost",
+    "endurable",
+    "fewest_computed",
     "greedy_ruler",
     "is_ruler",
     "largest_redundancy",
+    "mean_computed",
     "placement",
     "ruler",
+    "simulate",
 ]

@@ -17,7 +17,9 @@ from dtoolkit.errors import PlanError
 from dtoolkit.training.stacked.rulers import is_ruler, ruler
 from dtoolkit.training.steptimes import check_count
 
-__all__ = ["Stacks", "placement"]
+__all__ = ["CITATION", "Stacks", "placement"]
+
+CITATION = "SPARe: stacked parallelism with adaptive reordering. ICML 2026 (arXiv 2603.00357)"
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,10 @@ class Stacks:
         table = (rows % self.groups).astype(np.int32)
         table.flags.writeable = False
         return table
+
+    def cite(self) -> str:
+        """What to cite."""
+        return CITATION
 
     def holders(self, shard: int) -> tuple[int, ...]:
         """Groups whose stack has a type, in the order of the slot in which it begins."""
