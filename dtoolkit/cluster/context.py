@@ -118,6 +118,16 @@ class Context:
             self._hooks.beat()
         self._emit({"rank": self.rank, "step": self._step, "time": self.clock(), **values})
 
+    def alive(self) -> None:
+        """Give a sign of life, where nothing else does for long: see ``deadline=``."""
+        if self._hooks is not None:
+            self._hooks.beat()
+
+    @property
+    def exposed(self) -> bool:
+        """Whether an instrument looks at what :meth:`expose` shows."""
+        return self._hooks is not None and bool(self._hooks.states)
+
     def expose(self, name: str, get: Callable[[], dict[str, torch.Tensor]]) -> None:
         """Show state to the instruments of the launch, which may look at it or change it.
 

@@ -117,6 +117,11 @@ class Launching(View):
             handles=handles,
         )
 
+    @property
+    def instruments(self) -> tuple[Instrument, ...]:
+        """Instruments that every launch carries now: see :meth:`instrumented`."""
+        return self._instruments
+
     @contextmanager
     def instrumented(self, *instruments: Instrument) -> Iterator[None]:
         """Attach instruments to every launch of this cluster that is started inside.
