@@ -148,7 +148,8 @@ def best_period(*, save: float, restart: float, failure: float) -> float:
 def availability(period: float, *, save: float, restart: float, failure: float) -> float:
     """Share of the time in which steps are made that count: A.
 
-    ``(T_c - T_s) / T_c * T_f / (T_f + T_r + T_c / 2)``, a derivation; largest at :func:`best_period`.
+    ``(T_c - T_s) / T_c * T_f / (T_f + T_r + T_c / 2)``, a derivation. It is largest at
+    :func:`best_period`.
 
     Parameters
     ----------

@@ -157,9 +157,9 @@ def _ruler(n: int, r: int) -> tuple[int, ...] | None:
     marks = _greedy(n)
     if len(marks) >= r:
         return marks[:r]
-    known = _SHORTEST.get(r, ())
-    if known and is_ruler(known, n):
-        return known
+    for known in _SHORTEST.values():  # the first marks of a ruler are one, too
+        if len(known) >= r and is_ruler(known, n):
+            return known[:r]
     return _search(n, r)
 
 
