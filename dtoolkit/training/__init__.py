@@ -1,7 +1,8 @@
 """Training over workers: one trainer, many strategies, samples weighted as they were used."""
 
-from dtoolkit.training import compression, dropcompute, strategies, tasks
+from dtoolkit.training import compression, dropcompute, stacked, strategies, tasks
 from dtoolkit.training.checkpoint import Checkpoint
+from dtoolkit.training.planned_recovery import RecoveryPlan, plan_recovery
 from dtoolkit.training.replica import Replica
 from dtoolkit.training.run import Run
 from dtoolkit.training.sampling import Sampler
@@ -16,6 +17,7 @@ __all__ = [
     "Checkpoint",
     "Examples",
     "Promise",
+    "RecoveryPlan",
     "Replica",
     "Run",
     "RunState",
@@ -27,6 +29,8 @@ __all__ = [
     "Training",
     "compression",
     "dropcompute",
+    "plan_recovery",
+    "stacked",
     "strategies",
     "submit_training",
     "tasks",

@@ -21,6 +21,7 @@ from dtoolkit.training.stacked import (
     mean_computed,
     placement,
 )
+from dtoolkit.training.stacked.endurance import endurable_replaced
 from dtoolkit.training.stacked.settling import settle
 
 # ------------------------------------------------------------------------- losses endured
@@ -66,6 +67,13 @@ def test_simulated_is_a_function_of_its_seed():
     one, two = (endurable(60, 5, method="simulated", trials=50, seed=s) for s in (1, 2))
     assert one == endurable(60, 5, method="simulated", trials=50, seed=1)
     assert one != two
+
+
+def test_groups_that_are_replaced_are_hardly_ever_gone_at_once():
+    assert endurable_replaced(1, replace=10, mtbf=100) == 1.0
+    assert endurable_replaced(2, replace=10, mtbf=100) == pytest.approx(1 / (1 - math.exp(-0.1)))
+    assert endurable_replaced(40, replace=10, mtbf=100) == math.inf
+    assert endurable_replaced(3, replace=0, mtbf=100) == math.inf
 
 
 # ---------------------------------------------------------------------------------- costs

@@ -157,7 +157,7 @@ def test_shards_are_shared_and_newcomers_join():
         ("void", 4),
         ("fatal", 4),
     ]
-    state = Rejoining(4, replace=60.0)
+    state = Rejoining(4, replace=60.0, mtbf=1e6)
     assert state.lose(0.0, 100.0) == "void"
     assert (state.begin(159.0), state.S) == (False, 2)
     assert (state.begin(160.0), state.S) == (True, 1)

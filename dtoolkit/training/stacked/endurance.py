@@ -11,6 +11,7 @@ import math
 from typing import Literal
 
 import numpy as np
+from scipy.special import gammainc
 
 from dtoolkit.training.seeds import number
 from dtoolkit.training.stacked.placement import placement
@@ -23,6 +24,7 @@ __all__ = [
     "best_redundancy",
     "cost",
     "endurable",
+    "endurable_replaced",
     "fewest_computed",
     "mean_computed",
 ]
@@ -91,6 +93,30 @@ def endurable(
             np.maximum(last, when[:, holders[:, place]], out=last)
         total += int(last.min(axis=1).sum())
     return total / trials
+
+
+def endurable_replaced(n: int, *, replace: float, mtbf: float) -> float:
+    """Expected losses until all groups are gone at once, where each is replaced some time later.
+
+    One over the chance that n - 1 more are lost before the first one is replaced (Poisson), a
+    derivation.
+
+    Parameters
+    ----------
+    n : int
+        N groups, all of which hold everything.
+    replace, mtbf : float
+        Time until a newcomer is there, and mean time between failures of the whole gang.
+
+    Returns
+    -------
+    float
+        Infinite where that does not happen in a billion losses.
+    """
+    n = check_count("n", n)
+    _check(replace=replace, mtbf=mtbf)
+    gone = float(gammainc(n - 1, replace / mtbf)) if n > 1 else 1.0
+    return 1 / gone if gone > 1e-9 else math.inf
 
 
 def fewest_computed(n: int, lost: int) -> int:

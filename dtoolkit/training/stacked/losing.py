@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from typing import Literal
 
 import numpy as np
 
-from dtoolkit.training.stacked.endurance import endurable
+from dtoolkit.training.stacked.endurance import endurable, endurable_replaced
 from dtoolkit.training.stacked.placement import Stacks
 from dtoolkit.training.stacked.settling import settle
 
@@ -125,7 +124,7 @@ class Shrinking(Losing):
     """
 
     def __init__(self, n: int) -> None:
-        super().__init__([[0]] * n, n, n - 1.0)
+        super().__init__([[0]] * n, n, max(1.0, n - 1.0))
 
     def reset(self) -> None:
         """All groups are there again."""
@@ -148,12 +147,14 @@ class Rejoining(Shrinking):
     n : int
     replace : float
         Seconds from a loss until the newcomer is there.
+    mtbf : float
+        Mean seconds between losses.
     """
 
-    def __init__(self, n: int, replace: float) -> None:
+    def __init__(self, n: int, *, replace: float, mtbf: float) -> None:
         self._replace = replace
         super().__init__(n)
-        self.endurable = math.inf  # some group would have to be the last one
+        self.endurable = endurable_replaced(n, replace=replace, mtbf=mtbf)
 
     def reset(self) -> None:
         """All groups are there again."""

@@ -232,7 +232,7 @@ def _state(policy: Policy, n: int, r: int | None, given: Conditions) -> Losing:
     if policy == "shrink":
         return Shrinking(n)
     if policy == "replica":
-        return Rejoining(n, given.replace)
+        return Rejoining(n, replace=given.replace, mtbf=given.mtbf)
     if r is None:
         r = best_redundancy(n, mtbf=given.mtbf, save=given.save, restart=given.restart)
     return Masked(placement(n, r))
