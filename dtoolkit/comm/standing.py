@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
 
 from dtoolkit.comm.exchange import USER_TAGS, Tensors, flat
 from dtoolkit.comm.messages import DTYPES
+from dtoolkit.comm.pairs import between_pairs
 from dtoolkit.comm.pending import Pending, Staged
 from dtoolkit.comm.reduction import reduce_into
 from dtoolkit.errors import MessageMismatch
@@ -23,7 +24,10 @@ from dtoolkit.errors import MessageMismatch
 if TYPE_CHECKING:
     from dtoolkit.comm.communicator import Communicator
 
-__all__ = ["StandingGather", "StandingSum"]
+__all__ = ["StandingGather", "StandingSum", "StandingSwap"]
+
+_SWAP_TAGS = USER_TAGS + (1 << 20), 1 << 20  # from where on, and how many
+_HEAD = 16  # bytes before a swapped tensor, which may be of any dtype then
 
 
 class _Standing(ABC):
@@ -192,6 +196,83 @@ class StandingGather(_Standing):
         self._copies.copy_(self._tensor)
         self.whole[self._comm.rank] = self._tensor  # what is not packed leaves it out
         return self._spread
+
+
+class StandingSwap:
+    """Tensors of one size between pairs of ranks: not collective, but for its making.
+
+    Both ranks of a pair start it, as often as each other; who is in no pair does nothing. What
+    travels in front of the tensor, and is no part of its bytes, says when the sender was ready.
+
+    Parameters
+    ----------
+    comm : Communicator
+    tensor : torch.Tensor
+        Its size and dtype are those of all that will be swapped; compared here, once.
+
+    Attributes
+    ----------
+    idle : float
+        Of the last swap: seconds from when this rank was ready until its last peer was, as exact
+        as the ranks' clocks agree.
+
+    Raises
+    ------
+    ValueError
+        The tensor is not contiguous.
+    MessageMismatch
+        Ranks have tensors of another size or dtype.
+    """
+
+    def __init__(self, comm: Communicator, tensor: torch.Tensor) -> None:
+        _check(comm, tensor)
+        self._comm = comm
+        first, count = _SWAP_TAGS
+        self._tag = first + comm._sequence % count  # other than those of other swaps
+        self._dtype, self._nbytes = tensor.dtype, tensor.nbytes
+        self._out = self._room()
+        self._rooms: dict[int, torch.Tensor] = {}
+        self.idle = 0.0
+
+    def run(self, tensor: torch.Tensor, peers: Sequence[int]) -> dict[int, torch.Tensor]:
+        """Send a tensor to each of some ranks, and receive one from each.
+
+        Returns
+        -------
+        dict
+            Rank to its tensor, flat, in host memory that the next swap fills again.
+        """
+        comm = self._comm
+        began, phase = time.perf_counter(), comm._recorder.phase
+        watch = comm._recorder.watch
+        if watch is not None:
+            watch.begins("send", phase[0])
+            watch.begins("recv", phase[0])
+        ready = began + comm._recorder.offset
+        _moment(self._out).fill_(ready)
+        self._body(self._out).copy_(tensor.detach().reshape(-1))
+        rooms = {peer: self._rooms.setdefault(peer, self._room()) for peer in peers}
+        outgoing = dict.fromkeys(rooms, self._out)
+        calls = between_pairs(comm._transport, outgoing, rooms, self._tag)
+        for call in calls:
+            call.wait()
+        end = max((call.ended for call in calls), default=began)
+        for peer in peers:
+            comm._record("send", phase, began, end, {peer: self._nbytes}, 0)
+            comm._record("recv", phase, began, end, {}, self._nbytes)
+        last = max((float(_moment(room)) for room in rooms.values()), default=ready)
+        self.idle = min(max(last - ready, 0.0), end - began)
+        return {peer: self._body(room) for peer, room in rooms.items()}
+
+    def _room(self) -> torch.Tensor:
+        return torch.empty(_HEAD + self._nbytes, dtype=torch.uint8)
+
+    def _body(self, message: torch.Tensor) -> torch.Tensor:
+        return message[_HEAD:].view(self._dtype)
+
+
+def _moment(message: torch.Tensor) -> torch.Tensor:
+    return message[:8].view(torch.float64)
 
 
 def _check(comm: Communicator, tensor: torch.Tensor) -> None:

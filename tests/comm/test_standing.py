@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 import torch
 
-from dtoolkit.comm.standing import StandingGather, StandingSum
+from dtoolkit.comm.standing import StandingGather, StandingSum, StandingSwap
 
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.complex64]
 
@@ -81,3 +82,45 @@ def test_refusals(cluster2: Any) -> None:
         cluster2.run(unequal)
     with pytest.raises(Exception, match="tensor must be contiguous"):
         cluster2.run(upright)
+
+
+def swaps(ctx: Any, in_order: bool) -> list[str]:
+    """On a ring of which one link after the other is left out; where exchanges take all, too."""
+    comm, wrong = ctx.comm, []
+    comm._transport.in_order = in_order
+    after = [(rank, (rank + 1) % comm.size) for rank in range(comm.size)]
+    for dtype in DTYPES:
+        for size in (0, 1, 1000):
+            swap = StandingSwap(comm, torch.empty(size, dtype=dtype))
+            for turn in range(4):
+                pairs = [pair for number, pair in enumerate(after) if number != turn]
+                peers = sorted({sum(p) - comm.rank for p in pairs if comm.rank in p} - {comm.rank})
+                sent = ctx.recorder.sent
+                came = swap.run(torch.full((size,), comm.rank + 2 * turn).to(dtype), peers)
+                if ctx.recorder.sent - sent != len(peers) * size * dtype.itemsize:
+                    wrong.append(f"{dtype} {size}: {ctx.recorder.sent - sent} bytes")
+                for peer in peers:
+                    if not torch.equal(came[peer], torch.full((size,), peer + 2 * turn).to(dtype)):
+                        wrong.append(f"{dtype} {size} turn {turn} from {peer}: {came[peer]}")
+    comm._transport.in_order = False
+    return wrong
+
+
+@pytest.mark.parametrize(("ranks", "in_order"), [(1, False), (2, True), (3, False), (4, False)])
+def test_swaps(cluster_of: Any, ranks: int, in_order: bool) -> None:
+    assert not [line for lines in cluster_of(ranks).run(swaps, in_order) for line in lines]
+
+
+def waits(ctx: Any) -> float:
+    swap = StandingSwap(ctx.comm, torch.zeros(1))
+    ctx.comm.barrier()
+    if ctx.rank == 1:
+        time.sleep(0.2)
+    swap.run(torch.zeros(1), [1 - ctx.rank])
+    return swap.idle
+
+
+def test_who_waits_for_a_swap_is_idle(cluster2: Any) -> None:
+    early, late = cluster2.run(waits)
+    assert early > 0.1
+    assert late == 0.0

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 
 from dtoolkit.arrays.layout import as_layout
+from dtoolkit.comm.standing import StandingSwap
 from dtoolkit.training import mixing
 from dtoolkit.training.averaging import average_over, batch_statistics, kept_buffers, whole_state
 from dtoolkit.training.compression import as_compressor
@@ -42,7 +42,7 @@ class Gossip(Strategy):
     ranks without samples pass on what they hear. Weights are doubly stochastic where samples are
     even.
 
-    Neighbours talk by send and receive; no collective operation takes part in a step. With one
+    Neighbours talk pair by pair; no collective operation takes part in a step. With one
     worker this is plain training. Where all are neighbours (two workers, or ``graph="complete"``)
     and the optimizer is plain SGD it equals one process to rounding.
 
@@ -102,8 +102,12 @@ class Gossip(Strategy):
         self._mass = mixing.masses_of(_owned(replica))
         self._copies: PublicCopies | None = None
         compressor = as_compressor(replica.settings.compression)
+        origin = replica.flat_parameters()
+        # What is compressed has no size that is known beforehand: with it, one tells when it comes.
+        self._swapping = StandingSwap(
+            replica.comm, origin if compressor is None else origin.new_empty(0)
+        )
         if compressor is not None and replica.size > 1:
-            origin = replica.flat_parameters()
             self._copies = PublicCopies(
                 compressor, origin, seed=replica.settings.seed, rank=replica.rank
             )
@@ -114,15 +118,13 @@ class Gossip(Strategy):
         planned = replica.sampler.planned(step, replica.rank)
         done = self._moved(replica, step, planned)
         self._samples += done.samples
-        start = time.perf_counter()
         idle = 0.0
         row = self._matrix(replica, step)[replica.rank]
         near = [peer for peer in np.flatnonzero(row).tolist() if peer != replica.rank]
         if near:
             with replica.comm.phase("gossip"):
-                _meet(replica.comm, near)
-                idle = time.perf_counter() - start
                 replica.load_parameters(self._mixed(replica, step, near, row))
+            idle = self._swapping.idle
         return StepReport(
             done.loss_sum,
             done.samples,
@@ -196,9 +198,10 @@ class Gossip(Strategy):
         flat = replica.flat_parameters()
         copies = self._copies
         if copies is None:
-            came = _swap(replica.comm, dict.fromkeys(near, flat))
+            came = self._swapping.run(flat, near)
             here = {peer: one.to(flat.device) for peer, one in came.items()}
             return mixing.mixed({**here, replica.rank: flat}, row)
+        self._swapping.run(flat[:0], near)
         came = _swap(replica.comm, {peer: copies.say(peer, flat, step=step) for peer in near})
         for peer, message in came.items():
             copies.hear(peer, message, step=step)
@@ -252,11 +255,6 @@ def _owned(replica: Replica) -> list[int]:
         replica.settings.partition, len(replica.examples), replica.size, name="partition"
     )
     return [int(size) for size in layout.sizes]
-
-
-def _meet(comm: Any, near: list[int]) -> None:
-    """Wait until all neighbours have come here."""
-    _swap(comm, dict.fromkeys(near, torch.empty(0)))
 
 
 def _swap(comm: Any, messages: dict[int, torch.Tensor]) -> dict[int, torch.Tensor]:
