@@ -85,7 +85,10 @@ class Drive(Regroup):
         finally:
             for watch in watches:
                 watch.cancel()
-            await surely(self._last_words())
+            if self.terms.instruments or any(reply.shipped for reply in self.replies.values()):
+                await surely(self._last_words())
+            for reply in self.replies.values():
+                self.logged(reply.log)
             gang.drives.pop(self.launch.number, None)
             gang.record(self.replies.values())
 
@@ -118,7 +121,8 @@ class Drive(Regroup):
                 now = time.perf_counter()
                 patience = max(0.0, min(self.deadline, self._expires) - now)
                 try:
-                    kind, item = await asyncio.wait_for(self.inbox.get(), min(patience, _LOOK))
+                    async with asyncio.timeout(min(patience, _LOOK)):
+                        kind, item = await self.inbox.get()
                 except TimeoutError:
                     kind, item = self._nothing_came()
             else:
@@ -151,7 +155,8 @@ class Drive(Regroup):
             raise error
         reply = self.replies[address] = task.result()
         if reply.kind == "done":
-            await self._membership(membership.Returned(address))
+            if self.terms.elastic:
+                await self._membership(membership.Returned(address))
         elif reply.kind == "raised":
             raise rank_error(self._rank(address), address, reply)
         elif reply.kind == "broken":
@@ -213,15 +218,13 @@ class Drive(Regroup):
         return silent
 
     async def _last_words(self) -> None:
-        """Wait for the metrics that ranks have sent on the slower way, then add the rest."""
+        """Wait for what ranks have sent on the slower way."""
         shipped = sum(reply.shipped for reply in self.replies.values())
         end = time.perf_counter() + _LOGS
         while self._logged < shipped and time.perf_counter() < end:
             await asyncio.sleep(0.001)
         if self.terms.instruments:
             await self.gang.listener.catch_up()
-        for reply in self.replies.values():
-            self.logged(reply.log)
 
     def _results(self) -> list[Any]:
         self.launch.homes = [a for a in self.state.members if a in self.replies]

@@ -83,8 +83,10 @@ class Gang:
         self.link = Link(client, scheduler)
         self.roster = Roster(self.link, size=size, kill=kill, trace=trace)
         self.loop: asyncio.AbstractEventLoop = client.loop.asyncio_loop  # type: ignore[union-attr]
-        self._group: tuple[str, tuple[str, ...], tuple[str, int]] | None = None
+        self._group: list[Assignment] | None = None
         self._litter: dict[str, list[str]] = {}
+        self._since = 0.0  # when the oldest of it was dropped, by the loop's clock
+        self._sweeping = False  # somebody will look after it
         self._homes: dict[str, set[str]] = {}
         self._numbers = itertools.count(1)
         self._turn = asyncio.Lock()
@@ -186,28 +188,28 @@ class Gang:
             The network to be emulated does not fit them.
         """
         addresses = tuple(m.address for m in members)
+        if self._group is not None and self._group[0].addresses == addresses:
+            return self._group
+        self._group = None
         gpus = {(m.host, m.gpu) for m in members}
         nccl = len(gpus) == len(members) and all(m.gpu for m in members)
         if self.emulate is not None:
             check_emulation(self.emulate, members)
             nccl = False  # delays are laid on messages of the host
-        if self._group is None or self._group[1] != addresses:
-            self._group = None
-            name = f"{self.topic}/{uuid.uuid4().hex[:8]}"
-            where = ("", 0)
-            if len(members) > 1:
-                patience = max(0.1, min(10.0, deadline - time.perf_counter()))
-                where = await self.call(
-                    addresses[0], "open_store", self.topic, nccl, timeout=patience
-                )
-            self._group = (name, addresses, where)
-        name, _, (host, port) = self._group
-        return [
+        name = f"{self.topic}/{uuid.uuid4().hex[:8]}"
+        host, port = "", 0
+        if len(members) > 1:
+            patience = max(0.1, min(10.0, deadline - time.perf_counter()))
+            host, port = await self.call(
+                addresses[0], "open_store", self.topic, nccl, timeout=patience
+            )
+        self._group = [
             Assignment(
                 name, rank, len(members), host, port, addresses, nccl, _FORMING, self.emulate
             )
             for rank in range(len(members))
         ]
+        return self._group
 
     def break_group(self) -> None:
         """The formed group is no longer whole: the next launch forms another."""
@@ -276,7 +278,8 @@ class Gang:
                             timeout=seconds,
                             operation=launch.name,
                         ) from gone
-            await self._forget(orphans, members)
+            if orphans:
+                await self._forget(orphans, members)
             drive = Drive(self, launch, members, deadline, terms)
             launch.settle(await drive.run(orders(members), assignments))
             return []
@@ -300,9 +303,21 @@ class Gang:
     def _discard(self, key: str, homes: set[str]) -> None:
         """Note what may be forgotten: the next launch says so, or a sweep if none comes soon."""
         if not self._litter:
-            self.loop.call_later(_SWEEP, lambda: self.post(self.sweep()))
+            self._since = self.loop.time()
+            if not self._sweeping:
+                self._sweeping = True
+                self.loop.call_later(_SWEEP, self._look_after)
         for address in homes:
             self._litter.setdefault(address, []).append(key)
+
+    def _look_after(self) -> None:
+        """Sweep if what lies about has lain long enough; what a launch took along has not."""
+        rest = self._since + _SWEEP - self.loop.time()
+        self._sweeping = bool(self._litter) and rest > 0
+        if self._sweeping:
+            self.loop.call_later(rest, self._look_after)
+        elif self._litter:
+            self.post(self.sweep())
 
     async def close(self) -> None:
         """Let the workers forget what belongs to this gang."""

@@ -85,9 +85,8 @@ class Link:
         work = self._directly if self.local else self._through_scheduler
         asked = work(address, method, args)
         try:
-            answer = await asyncio.wait_for(
-                self._watched(asked, address) if watch else asked, timeout
-            )
+            async with asyncio.timeout(timeout):
+                answer = await (self._watched(asked, address) if watch else asked)
         except (TimeoutError, OSError, KeyError) as error:
             raise WorkerGoneError(address, error) from error
         if isinstance(answer, OSError | TimeoutError):

@@ -107,7 +107,10 @@ class Roster:
                 there = [a for a in await self._link.present() if a not in self._suspects]
                 size = self.size or len(there)
                 if size and len(there) >= size:
-                    chosen = _seat([m.address for m in self.members], there, size)
+                    before = [m.address for m in self.members]
+                    chosen = _seat(before, there, size)
+                    if chosen == before:
+                        return self.members
                     members = [
                         replace(await self.member(address, deadline), rank=rank)
                         for rank, address in enumerate(chosen)
