@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from dtoolkit.cluster.hooks import OperationHook, StateHook, StepHook
 from dtoolkit.cluster.letters import check_message
+from dtoolkit.comm import units
 
 if TYPE_CHECKING:
     from dtoolkit.cluster.context import Context
@@ -158,6 +159,72 @@ class Site:
         Not if the rank's part of the launch has ended by then.
         """
         self._hooks.at(max(0.0, float(seconds)), callback)
+
+    def cut(self, peer: int) -> int:
+        """Break this rank's connections to a peer: their sockets are shut down, on the spot.
+
+        Both processes live on. What is under way between the two fails, and all that they begin
+        later in this group. The connections of subgroups go too; those of NCCL do not.
+
+        Parameters
+        ----------
+        peer : int
+            Another rank of the group of now.
+
+        Returns
+        -------
+        int
+            Connections that were cut.
+
+        Raises
+        ------
+        ValueError
+            `peer` is no other rank.
+        """
+        return self._running.cut_off(self._peer("cut", peer))
+
+    def delay(self, peer: int, *, seconds: Any = None, bandwidth: Any = None) -> bool:
+        """Make the link to a peer slow, in both directions, from the next message on.
+
+        Messages are real, and held back where they arrive; a message that the receiver waits for
+        is late, and its sender does not notice. The link stays slow in later groups of the launch,
+        until the launch ends.
+
+        Parameters
+        ----------
+        peer : int
+            Another rank of the group of now.
+        seconds : float or str, optional
+            What each message takes more, such as ``"5ms"``.
+        bandwidth : float or str, optional
+            What the link carries, in bytes a second or such as ``"10MB/s"``. With neither the link
+            is as fast as it was.
+
+        Returns
+        -------
+        bool
+            Whether the peer has heard of it; else what comes from it here is slow, and nothing
+            that goes there.
+
+        Raises
+        ------
+        ValueError
+            `peer` is no other rank, or a quantity makes no sense.
+        """
+        address = self._peer("delay", peer)
+        return self._running.delay(
+            address,
+            0.0 if seconds is None else units.seconds(seconds),
+            None if bandwidth is None else units.bandwidth(bandwidth),
+        )
+
+    def _peer(self, operation: str, peer: int) -> str:
+        if peer == self.rank or not 0 <= peer < self.size:
+            raise ValueError(
+                f"{operation}: peer must be another rank of 0 to {self.size - 1}, got {peer!r} on "
+                f"rank {self.rank}"
+            )
+        return self._context.addresses[peer]
 
 
 def check_instruments(instruments: Any, name: str = "instruments") -> tuple[Instrument, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import timedelta
@@ -115,6 +115,21 @@ class Mesh:
     def cut(self) -> int:
         """Break every connection of the group and of its store; returns how many."""
         return sockets.cut(self._ports)
+
+    def cut_off(self, peer: int, callers: Collection[int]) -> int:
+        """Break the connections to one rank; returns how many.
+
+        Parameters
+        ----------
+        peer : int
+        callers : collection of int
+            The ports from which that rank's own connections to this one go out.
+        """
+        mine, theirs = self.listening[self.assignment.rank], self.listening[peer]
+        pairs = {(one.local, one.remote) for one in sockets.connections({mine, theirs})}
+        return sockets.cut_pairs(
+            {p for p in pairs if p[1] == theirs or (p[0] == mine and p[1] in callers)}
+        )
 
     def counters(self) -> list[tuple[int, int, int, int]]:
         """(local port, remote port, sent, received) of every connection that the group has had.

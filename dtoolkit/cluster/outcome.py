@@ -46,4 +46,6 @@ async def surely(work: Coroutine[Any, Any, Any]) -> Any:
 
 def lists(value: Any) -> Any:
     """Lists again, where the way made tuples of them."""
+    if isinstance(value, dict):
+        return {name: lists(one) for name, one in value.items()}
     return [lists(one) for one in value] if isinstance(value, list | tuple) else value

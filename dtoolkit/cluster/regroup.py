@@ -169,6 +169,7 @@ class Regroup:
             told = self._left is not None and self._left.group == group
             if place is None or place.name != group or told:
                 return
+        self._left = self._loss(())  # who else lost a connection need not say so as well
         self.inbox.put_nowait(("event", membership.Broke(address)))
 
     async def _tell_again(self, address: str, place: Assignment) -> None:

@@ -23,6 +23,7 @@ from dtoolkit.cluster.shipping import Shipping
 from dtoolkit.cluster.wire import Order, Reply, load_call
 from dtoolkit.comm.communicator import Communicator
 from dtoolkit.comm.emulated import sleep_until
+from dtoolkit.comm.held import HeldTransport, Hold
 from dtoolkit.comm.pending import POLL, Interrupt, Pending
 from dtoolkit.comm.recorder import Recorder
 from dtoolkit.comm.transport import GlooTransport
@@ -75,6 +76,7 @@ class Running:
         self.given_up: asyncio.Future[None] = self._loop.create_future()
         self.group = order.assignment
         self._next = order.assignment
+        self._left = ""
         self._assigned = threading.Event()
         self._deadline = time.perf_counter() + order.seconds
         self._log = Shipping(order.launch, self._loop, lambda m: runtime.emit(order.owner, m))
@@ -84,6 +86,7 @@ class Running:
         )
         self.newcomers = 0
         self._calling = False
+        self._holds: dict[str, Hold] = {}
         self.hooks = self._recorder.watch = Hooks() if order.hooks else None
 
     # ---------------------------------------------------------------------- on the event loop
@@ -104,8 +107,8 @@ class Running:
         self._assigned.set()
 
     def belongs_to(self, group: str) -> bool:
-        """Whether the function is in a group, or has been told to go on in it."""
-        return group in (self.group.name, self._next.name)
+        """Whether the function is in a group that it has not left, or is to go on in it."""
+        return group in (self.group.name, self._next.name) and group != self._left
 
     def pulse(self) -> int | None:
         """Count of the signs of life; None while the rank waits for others, or loads, or ends."""
@@ -214,6 +217,30 @@ class Running:
         """Whether this is the first claim of a name on the cluster."""
         return bool(self._said("claim", self.runtime.claim(self.order.owner, name)))
 
+    def cut_off(self, address: str) -> int:
+        """Break the connections to another member of the group; returns how many."""
+        mesh, group = self.mesh, self.group
+        if mesh is None:
+            return 0
+        owner, mine = self.order.owner, mesh.listening[group.rank]
+        answer = self._said("cut", self.runtime.ask_peer(address, "connections", owner))
+        found = [] if answer is None else answer[1]
+        callers = {local for local, remote, *_ in found if remote == mine}
+        return mesh.cut_off(group.addresses.index(address), callers)
+
+    def delay(self, address: str, seconds: float, bandwidth: float | None) -> bool:
+        """Make the link to another member slow, at both ends; returns whether the other did."""
+        self.hold(address, seconds, bandwidth)
+        words = self.order.owner, self.order.launch, self.runtime.address, seconds, bandwidth
+        return bool(self._said("delay", self.runtime.ask_peer(address, "hold", *words)))
+
+    def hold(self, address: str, seconds: float, bandwidth: float | None) -> None:
+        """Make the link from another member slow at this end; as it was, if it takes nothing."""
+        if seconds or bandwidth:
+            self._holds[address] = Hold(seconds, bandwidth)
+        else:
+            self._holds.pop(address, None)
+
     def _said(self, what: str, words: Coroutine[Any, Any, Any]) -> Any:
         """What the scheduler answers to words of an instrument; None if it does not in time."""
         if asyncio._get_running_loop() is self._loop:
@@ -233,8 +260,11 @@ class Running:
         self.interrupt.check()
         self.mesh = self.runtime.mesh(self.order.owner, assignment, self.interrupt)
         self.interrupt.check()  # a stop that came while the group formed cut nothing
+        transport = self.mesh.transport
+        if self.order.instruments:  # which may make links slow
+            transport = HeldTransport(transport, self._holds, assignment.addresses)
         return Communicator(
-            self.mesh.transport,
+            transport,
             self._recorder,
             device=self.runtime.device,
             deadline=self._remaining,
@@ -269,6 +299,7 @@ class Running:
             mesh, self.mesh = self.mesh, None
             self.runtime.drop_mesh(self.order.owner, mesh)
             self._assigned.clear()
+            self._left = self.group.name  # words about it that are still on their way do not count
             self.interrupt.clear()
             # By the name of the group that is left the client knows an old question.
             ask = {"ask": self.order.launch, "address": self.runtime.address}

@@ -163,8 +163,8 @@ class Runtime:
             For elastic launches: a group that is over. A function that is in this group, or about
             to enter it, gets `PeerLost` and goes on. By default everything stops.
         """
-        running = self._running
-        if running is None or (running.order.owner, running.order.launch) != (owner, launch):
+        running = self._of(owner, launch)
+        if running is None:
             if loss is None:
                 self._revoked.append((owner, launch))
             return True
@@ -192,22 +192,27 @@ class Runtime:
 
     def assign(self, owner: str, launch: int, assignment: Assignment) -> None:
         """Give the running elastic launch its place in the next group."""
-        running = self._running
-        if running is not None and (running.order.owner, running.order.launch) == (owner, launch):
+        running = self._of(owner, launch)
+        if running is not None:
             running.assign(assignment)
 
     def newcomers(self, owner: str, launch: int, count: int) -> None:
         """Tell an elastic launch how many workers could join it."""
-        running = self._running
-        if running is not None and (running.order.owner, running.order.launch) == (owner, launch):
+        running = self._of(owner, launch)
+        if running is not None:
             running.newcomers = count
 
     def pulse(self, owner: str, launch: int) -> int | None:
         """Count of the signs of life of a launch; None where it is surely alive, or not here."""
-        running = self._running
-        if running is None or (running.order.owner, running.order.launch) != (owner, launch):
-            return None
-        return running.pulse()
+        running = self._of(owner, launch)
+        return None if running is None else running.pulse()
+
+    def hold(self, owner: str, launch: int, address: str, *how: Any) -> bool:
+        """Make the link to another worker slow for a launch; returns whether that runs here."""
+        running = self._of(owner, launch)
+        if running is not None:
+            running.hold(address, *how)
+        return running is not None
 
     def post(self, owner: str, launch: int, messages: list[Any]) -> None:
         """Take in messages for a launch, which may not have begun here yet."""
@@ -289,6 +294,24 @@ class Runtime:
         claims = await self._worker.scheduler.events(topic=topic)
         return next(one for _, (claimed, one) in claims if claimed == name) == mark
 
+    async def ask_peer(self, address: str, method: str, *args: Any) -> Any:
+        """Call a method of another worker's runtime."""
+        said = cloudpickle.dumps((method, *args))
+        answer = await self._worker.rpc(address).run(function=_CALL, args=said, wait=True)
+        if answer["status"] != "OK":
+            raise OSError(f"{address} did not run {method}")
+        value, raised = answer["result"]
+        if raised is not None:
+            raise raised
+        return value
+
+    def _of(self, owner: str, launch: int) -> Running | None:
+        """A launch, if it is the one that runs here."""
+        running = self._running
+        if running is not None and (running.order.owner, running.order.launch) == (owner, launch):
+            return running
+        return None
+
     def _close_store(self, owner: str) -> None:
         store = self._stores.pop(owner, None)
         if isinstance(store, StoreServer):
@@ -299,4 +322,5 @@ class Runtime:
         return RankThread(lambda: devices.limit_threads(threads))
 
 
+_CALL = cloudpickle.dumps(call)
 _RUNTIMES: weakref.WeakKeyDictionary[Any, Runtime] = weakref.WeakKeyDictionary()

@@ -12,13 +12,13 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Connection", "by_rank", "connections", "cut", "listening_ports"]
+__all__ = ["Connection", "by_rank", "connections", "cut", "cut_pairs", "listening_ports"]
 
 # Offsets in Linux's struct tcp_info (include/uapi/linux/tcp.h).
 _BYTES_ACKED = 120
@@ -65,15 +65,17 @@ def connections(ports: Collection[int]) -> list[Connection]:
 
 def cut(ports: Collection[int]) -> int:
     """Shut down the connected sockets with one of `ports` at either end; returns how many."""
-    count = 0
-    for sock in _sockets():
-        if _belongs(sock, ports):
-            try:
-                sock.shutdown(socket.SHUT_RDWR)
-                count += 1
-            except OSError:  # closed since
-                continue
-    return count
+    return _shut(lambda sock: _belongs(sock, ports))
+
+
+def cut_pairs(pairs: Collection[tuple[int, int]]) -> int:
+    """Shut down the connected sockets with these (local, remote) ports; returns how many."""
+
+    def chosen(sock: socket.socket) -> bool:
+        local, remote = sock.getsockname()[1], sock.getpeername()[1]
+        return (local, remote) in pairs
+
+    return _shut(chosen)
 
 
 def by_rank(answers: Sequence[Any]) -> NDArray[np.int64]:
@@ -97,6 +99,18 @@ def by_rank(answers: Sequence[Any]) -> NDArray[np.int64]:
                 continue
             total[peer, me] += received
     return total
+
+
+def _shut(chosen: Callable[[socket.socket], bool]) -> int:
+    count = 0
+    for sock in _sockets():
+        try:
+            if chosen(sock):
+                sock.shutdown(socket.SHUT_RDWR)
+                count += 1
+        except OSError:  # closed since, or not connected
+            continue
+    return count
 
 
 def _sockets() -> Iterator[socket.socket]:

@@ -20,7 +20,7 @@ from dtoolkit.comm.transport import HEADER, Transport
 from dtoolkit.comm.waiter import await_works
 from dtoolkit.errors import CommunicationError
 
-__all__ = ["EmulatedTransport", "sleep_until"]
+__all__ = ["Delay", "EmulatedTransport", "sleep_until"]
 
 _STAMP = 8  # bytes: a float64 on time.perf_counter
 _SHORT = 4 * HEADER  # up to here the stamp leads the message; longer ones get it sent ahead
@@ -142,11 +142,11 @@ class EmulatedTransport:
     ) -> Pending:
         """What is done once the messages are, and not before the moment that they then tell."""
         pending = Pending(self.interrupt, finish)
-        await_works([_Delay(messages, moment, self.interrupt)], pending, None)
+        await_works([Delay(messages, moment, self.interrupt)], pending, None)
         return pending
 
 
-class _Delay:
+class Delay:
     """Messages and a moment, to be awaited on a waiter's thread."""
 
     def __init__(
@@ -155,6 +155,7 @@ class _Delay:
         self._messages, self._moment, self._interrupt = messages, moment, interrupt
 
     def wait(self) -> None:
+        """Block until both have come; raises what a message ended in."""
         for message in self._messages:
             message.join()
         if sleep_until(self._moment(), self._interrupt):
