@@ -13,6 +13,13 @@ from dtoolkit.figures.overview import overview
 from dtoolkit.figures.partition_card import quality_card
 from dtoolkit.figures.pattern import pattern
 from dtoolkit.figures.prediction import prediction
+from dtoolkit.figures.recovery import recovery_policies, recovery_timeline, redundancy
+from dtoolkit.figures.recovery_cards import (
+    assignment_card,
+    recovery_card,
+    recovery_plan_card,
+    simulation_card,
+)
 from dtoolkit.figures.scaling import scaling
 from dtoolkit.figures.strategy_table import Contender, contenders_frame, strategy_table
 from dtoolkit.figures.timeline import timeline
@@ -22,6 +29,7 @@ from dtoolkit.figures.training import by_worker, bytes_per_step, learning, run_t
 __all__ = [
     "Contender",
     "array_card",
+    "assignment_card",
     "by_worker",
     "bytes_per_step",
     "cluster_card",
@@ -39,9 +47,15 @@ __all__ = [
     "prediction",
     "prediction_card",
     "quality_card",
+    "recovery_card",
+    "recovery_plan_card",
+    "recovery_policies",
+    "recovery_timeline",
+    "redundancy",
     "run_table",
     "scaling",
     "schedule",
+    "simulation_card",
     "strategy_table",
     "timeline",
     "trace_card",

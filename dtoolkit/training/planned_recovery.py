@@ -156,7 +156,7 @@ class RecoveryPlan:
         return "\n".join([f"<RecoveryPlan (modelled): best is {self.best.name}", *lines]) + ">"
 
     def _repr_html_(self) -> str:
-        from dtoolkit.figures.recovery import recovery_plan_card
+        from dtoolkit.figures.recovery_cards import recovery_plan_card
 
         return recovery_plan_card(self)
 

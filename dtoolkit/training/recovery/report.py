@@ -195,6 +195,11 @@ class RecoveryReport(Sequence[Recovery]):
             return f"no faults{f' ({self.policy})' if self.policy else ''}"
         return "\n".join(map(str, self._entries))
 
+    def _repr_html_(self) -> str:
+        from dtoolkit.figures.recovery_cards import recovery_card
+
+        return recovery_card(self)
+
 
 def _between(start: float | None, end: float | None) -> float | None:
     return None if start is None or end is None else end - start

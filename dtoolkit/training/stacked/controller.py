@@ -99,6 +99,11 @@ class Assignment:
             for own in range(self.stacks.groups)
         )
 
+    def _repr_html_(self) -> str:
+        from dtoolkit.figures.recovery_cards import assignment_card
+
+        return assignment_card(self)
+
 
 @dataclass(frozen=True)
 class WipeOut:

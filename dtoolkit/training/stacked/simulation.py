@@ -129,6 +129,11 @@ class Simulation:
         times = ", ".join(f"{one.policy} {one.ratio:.2f}" for one in self.outcomes)
         return f"<Simulation of {self.groups:,} groups, time to train over the ideal: {times}>"
 
+    def _repr_html_(self) -> str:
+        from dtoolkit.figures.recovery_cards import simulation_card
+
+        return simulation_card(self)
+
 
 def simulate(
     n: int,
