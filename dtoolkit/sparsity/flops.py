@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-__all__ = ["forward_flops"]
+__all__ = ["forward_flops", "run_once"]
 
 
 def forward_flops(
@@ -32,13 +32,29 @@ def forward_flops(
         that no operation with a known count has used.
     """
     counter = _Counter({weight.untyped_storage().data_ptr(): n for n, weight in weights.items()})
-    modes = [(module, module.training) for module in model.modules()]
     fast = torch.backends.mha.get_fastpath_enabled()
     # The fast path of attention is one fused operation without a known count.
     torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with counter:
+            run_once(model, example_inputs)
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+    return {name: counter.flops.get(name, float("nan")) for name in weights}
+
+
+def run_once(model: nn.Module, example_inputs: Any) -> None:
+    """Run a model in evaluation mode without gradients, and leave its modes as they were.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+    example_inputs : tensor, tuple of arguments, or dict of keyword arguments
+    """
+    modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
-        with torch.no_grad(), counter:
+        with torch.no_grad():
             if isinstance(example_inputs, Mapping):
                 model(**example_inputs)
             elif isinstance(example_inputs, tuple | list):
@@ -46,10 +62,8 @@ def forward_flops(
             else:
                 model(example_inputs)
     finally:
-        torch.backends.mha.set_fastpath_enabled(fast)
         for module, training in modes:
             module.training = training
-    return {name: counter.flops.get(name, float("nan")) for name in weights}
 
 
 class _Counter(TorchDispatchMode):

@@ -29,7 +29,19 @@ def reduced(
     Returns
     -------
     list of (tensor or None)
+
+    Raises
+    ------
+    RuntimeError
+        The model is compiled so that masked weights get no gradient.
     """
+    for site in sites:
+        execution = site.module.__dict__.get("_execution")
+        if execution is not None and not execution.dense_gradient:
+            raise RuntimeError(
+                f"masked weights of {site.name!r} have no gradient in the compiled model, and "
+                "weights are to grow by it: compile_sparse(model, dense_gradient=True)"
+            )
     result: list[torch.Tensor | None] = []
     for site, gradient in zip(sites, gradients, strict=True):
         if gradient is not None and gradient.is_sparse:
