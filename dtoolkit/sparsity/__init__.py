@@ -45,6 +45,14 @@ from dtoolkit.sparsity.structures import (
     TileWise,
     Unstructured,
 )
+from dtoolkit.sparsity.tiles import (
+    SparseReport,
+    compile_sparse,
+    prune,
+    sparse_report,
+    taylor_scores,
+    uncompile,
+)
 
 __all__ = [
     "ERK",
@@ -76,6 +84,7 @@ __all__ = [
     "Reconfiguration",
     "RigL",
     "Schedule",
+    "SparseReport",
     "Sparsifier",
     "Static",
     "Structure",
@@ -84,11 +93,16 @@ __all__ = [
     "UniformPlus",
     "Unstructured",
     "apply_cuts",
+    "compile_sparse",
     "grown_batch",
     "masks_of",
     "memory_use",
     "plan_cuts",
+    "prune",
     "reconfigure",
     "remove_masks",
+    "sparse_report",
+    "taylor_scores",
+    "uncompile",
     "zero_cuts",
 ]
