@@ -77,10 +77,10 @@ def recovery_timeline(report: RecoveryReport | Run, *, mode: Mode = "auto") -> g
             annotations=[] if entries else [notice("no faults: nothing went wrong")],
             hovermode="closest",
             showlegend=True,
-            legend={"x": 0, "y": -0.22, "xanchor": "left", "yanchor": "top", "orientation": "h"},
-            width=900,
-            height=220 + 34 * min(max(len(entries), 2), 20),
-            margin={"l": 250, "r": 24, "t": 88, "b": 96},
+            legend={"x": 1.01, "y": 1, "xanchor": "left", "yanchor": "top", "orientation": "v"},
+            width=1000,
+            height=180 + 34 * min(max(len(entries), 2), 20),
+            margin={"l": 250, "r": 24, "t": 88, "b": 56},
         ),
     )
 

@@ -131,7 +131,7 @@ def simulation_card(simulation: Simulation) -> str:
             f"time to train over that without failures; orange: {least}",
         ),
         table(head, lines, caption="by policy"),
-        facts(rules),
+        table(("", "rule"), rules, caption="assumed"),
         badge="simulated",
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -98,33 +98,39 @@ class Conditions:
         while True:
             yield from draw.random(_BLOCK).tolist()
 
-    def rules(self) -> tuple[str, ...]:
-        """What is assumed, in sentences."""
-        patched = {
-            "needed": "survivors compute what was lost, for the time of one shard, where today's "
-            "order does not cover all types; else a loss costs nothing",
-            "always": "survivors compute for the time of one shard after each loss",
-            "free": "survivors compute what was lost in no time",
-        }
-        replicas = (
-            "sets of r groups that share all their types"
-            if self.sets
-            else "neighbours: any r groups in a row share a type"
-        )
+    def rules(self, policies: Sequence[str]) -> tuple[str, ...]:
+        """What is assumed for these policies, in sentences."""
         low, high = self.reduce
-        return (
+        between = f"{low:g} s" if low == high else f"{low:g} to {high:g} s, uniform"
+        rules = [
             f"a group is lost every {self.mtbf:g} s in the mean (Weibull, shape {self.shape:g}), "
             "however many are left; each survivor is as likely to be the next",
-            f"a step computes shards of {self.compute:g} s each, and all-reduces in "
-            + (f"{low:g} s" if low == high else f"{low:g} to {high:g} s, uniform"),
+            f"a step computes shards of {self.compute:g} s each, and all-reduces in {between}",
             "a loss is noticed at the all-reduce, one in a checkpoint at the next step's; those in "
             "a restart are ignored",
-            f"stacked: {patched[self.patch]}",
-            f"replication computes r shards a group always; replicas are {replicas}",
             "a wipe-out goes back to the last checkpoint, and all groups are there again after "
             f"{self.restart:g} s",
-            "shrink and replica: a step in which a group is lost is made again, the shards spread "
-            f"over those that are left; for a replica a newcomer is there after {self.replace:g} s "
-            f"and receives the state in {self.catch_up:g} s",
             f"a checkpoint takes {self.save:g} s, in the best period of each policy by the formula",
-        )
+        ]
+        if "stacked" in policies:
+            rules.append(f"stacked: {_PATCHED[self.patch]}")
+        if "replication" in policies:
+            replicas = "sets of r groups that share all their types"
+            if not self.sets:
+                replicas = "neighbours: any r groups in a row share a type"
+            rules.append(f"replication computes r shards a group always; replicas are {replicas}")
+        if "shrink" in policies or "replica" in policies:
+            rules.append(
+                "shrink and replica: a step in which a group is lost is made again, the shards "
+                f"spread over those that are left; for a replica a newcomer is there after "
+                f"{self.replace:g} s and receives the state in {self.catch_up:g} s"
+            )
+        return tuple(rules)
+
+
+_PATCHED = {
+    "needed": "survivors compute what was lost, for the time of one shard, where today's order does "
+    "not cover all types; else a loss costs nothing",
+    "always": "survivors compute for the time of one shard after each loss",
+    "free": "survivors compute what was lost in no time",
+}

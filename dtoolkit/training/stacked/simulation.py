@@ -108,7 +108,7 @@ class Simulation:
     @property
     def assumptions(self) -> tuple[str, ...]:
         """The rules of the simulation, in sentences."""
-        return self.conditions.rules()
+        return self.conditions.rules([outcome.policy for outcome in self.outcomes])
 
     def table(self) -> pd.DataFrame:
         """One row a policy: the attributes of :class:`Outcome`, and its ratio.
