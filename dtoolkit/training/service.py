@@ -1,8 +1,8 @@
 """A thread on one rank that answers all ranks while they compute.
 
-Ranks ask, and wait for their answer; rank 0 hosts the thread, and its own rank asks it by a queue,
-without a byte on the wire. The thread has a communicator of its own (a twin), so that collectives
-in the ranks' own threads go on beside it.
+Ranks ask, and wait for their answer. Rank 0 hosts the thread; what its own rank asks that rank
+answers itself, in its turn, without a byte on the wire. The thread has a communicator of its own (a
+twin), so that collectives in the ranks' own threads go on beside it.
 
 The thread ends when all ranks have closed their end, at once when the hosting rank abandons it,
 and in any case with the launch: it looks at the launch's interrupt as every rank does that waits.
@@ -20,6 +20,7 @@ from queue import Empty, SimpleQueue
 import torch
 
 from dtoolkit.comm.communicator import Communicator
+from dtoolkit.comm.mailbox import Mailbox
 from dtoolkit.comm.pending import POLL, Pending
 from dtoolkit.comm.threads import start_thread
 from dtoolkit.training.message import Message, pack, unpack
@@ -28,10 +29,10 @@ __all__ = ["Answer", "Service"]
 
 Answer = Callable[[int, Message], Iterable[tuple[int, Message]]]
 """``answer(source, message)`` gives the replies that follow: (rank, message) pairs, for the rank
-that asked or for others that asked before; each rank that asks gets one in the end."""
+that asked or for others that asked before; each rank that asks gets one in the end. One question at
+a time is answered."""
 
 _HOST = 0
-_TAG = 0
 _CLOSE, _FAILED = -1, -2  # kinds of a service's own messages
 _NOT_FINITE = f"{FloatingPointError.__name__}:"  # how the text of such a failure begins
 _PATIENCE = 5.0  # seconds that a closing host waits for the others to close
@@ -45,7 +46,7 @@ class Service:
     comm : Communicator
         The ranks to serve. Collective: all of them make their end.
     answer : callable
-        See :data:`Answer`; used on rank 0 alone, in the thread.
+        See :data:`Answer`; used on rank 0 alone.
     threads : int
         Threads that the answers may compute with.
 
@@ -56,10 +57,13 @@ class Service:
     """
 
     def __init__(self, comm: Communicator, answer: Answer, *, threads: int = 1) -> None:
-        self._comm = comm.twin()
-        self.hosts = self._comm.rank == _HOST
+        own = comm.twin()
+        self._mailbox = Mailbox(own)
+        self.hosts = own.rank == _HOST
         self._open = True
-        self._host: _Host | None = _Host(self._comm, answer, threads) if self.hosts else None
+        self._host: _Host | None = None
+        if self.hosts:
+            self._host = _Host(own, self._mailbox, answer, threads)
 
     def ask(self, message: Message) -> Message:
         """Send a message to the service and wait for the answer.
@@ -74,8 +78,7 @@ class Service:
         """
         if self._host is not None:
             return self._host.ask(message)
-        self._comm.send(pack(message), _HOST, _TAG)
-        reply = unpack(self._comm.recv(_HOST, _TAG)[0])
+        reply = unpack(self._mailbox.ask(pack(message), _HOST))
         if reply.kind == _FAILED:
             text = bytes(reply.tensors[0].tolist()).decode()
             kind = FloatingPointError if text.startswith(_NOT_FINITE) else RuntimeError
@@ -96,7 +99,7 @@ class Service:
         if self._host is not None:
             self._host.close(_PATIENCE)
         else:
-            self._comm.send(pack(Message(_CLOSE)), _HOST, _TAG)
+            self._mailbox.tell(pack(Message(_CLOSE)), _HOST)
 
     def end(self, *, quiet: bool) -> None:
         """End this rank's part whatever happened: an error goes by, or not all has been answered.
@@ -121,10 +124,11 @@ class Service:
 class _Host:
     """The thread, and how its own rank talks to it."""
 
-    def __init__(self, comm: Communicator, answer: Answer, threads: int) -> None:
-        self._comm, self._answer, self._threads = comm, answer, threads
+    def __init__(self, comm: Communicator, mailbox: Mailbox, answer: Answer, threads: int) -> None:
+        self._comm, self._mailbox, self._answer, self._threads = comm, mailbox, answer, threads
         self._inbox: SimpleQueue[Message | Pending | None] = SimpleQueue()
         self._replies: SimpleQueue[Message] = SimpleQueue()
+        self._turn = threading.Lock()  # of whoever answers: the thread, or its own rank
         self._asking: set[int] = set()
         self._sending: dict[int, Pending] = {}
         self._clients = set(range(comm.size))  # ranks that have not closed
@@ -136,7 +140,9 @@ class _Host:
     # ------------------------------------------------------------------ in the rank's thread
 
     def ask(self, message: Message) -> Message:
-        self._inbox.put(message)
+        self._check()
+        with self._turn:  # here, not in the thread: nobody is to be woken for it
+            self._one(self._comm.rank, message)
         while True:
             try:
                 reply = self._replies.get(timeout=POLL)
@@ -175,7 +181,9 @@ class _Host:
             torch.set_num_threads(self._threads)
             self._listen()
             while self._clients:
-                self._one(*self._next())
+                source, message = self._next()
+                with self._turn:
+                    self._one(source, message)
             while self._sending:
                 self._sending.popitem()[1].wait()
         except BaseException as error:  # a stop is one that no `except Exception` takes
@@ -205,7 +213,7 @@ class _Host:
     def _listen(self) -> None:
         """Take the next message from any other rank, as long as there are some that may send."""
         if self._clients - {self._comm.rank}:
-            call = self._comm.recv(tag=_TAG, wait=False)
+            call = self._mailbox.take()
             call.on_done(lambda: self._inbox.put(call))
 
     def _one(self, source: int, message: Message) -> None:
@@ -224,16 +232,12 @@ class _Host:
 
     def _reply(self, replies: Iterable[tuple[int, Message]]) -> None:
         """Send replies; this rank's own comes last, when the others' bytes are counted."""
-        own = None
-        for target, message in replies:
-            self._asking.discard(target)
-            if target == self._comm.rank:
-                own = message
-                continue
-            before = self._sending.pop(target, None)
-            if before is not None:
-                before.wait()  # it was taken: the rank has asked again
-            self._sending[target] = self._comm.send(pack(message), target, _TAG, wait=False)
+        said = dict(replies)
+        self._asking -= said.keys()
+        own = said.pop(self._comm.rank, None)
+        for target in self._sending.keys() & said.keys():
+            self._sending.pop(target).wait()  # it was taken: the rank has asked again
+        self._sending |= self._mailbox.answer({rank: pack(one) for rank, one in said.items()})
         if own is not None or self._inbox.empty():
             while self._sending:
                 self._sending.popitem()[1].wait()
