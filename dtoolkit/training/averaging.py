@@ -27,6 +27,7 @@ __all__ = [
     "batch_statistics",
     "kept_buffers",
     "load_average",
+    "model_parts",
     "whole_state",
 ]
 
@@ -153,13 +154,13 @@ def average_model(
     dict
         As :func:`load_average` and :func:`whole_state` take it.
     """
-    return average_over(comm, _parts(model), samples, statistics=batch_statistics(model))
+    return average_over(comm, model_parts(model), samples, statistics=batch_statistics(model))
 
 
 def load_average(model: nn.Module, mean: Mapping[str, torch.Tensor]) -> None:
     """Put what :func:`average_model` gave into a model, or a part of that."""
     with torch.no_grad():
-        for name, value in _parts(model).items():
+        for name, value in model_parts(model).items():
             if name in mean:
                 value.copy_(mean[name])
 
@@ -182,9 +183,17 @@ def kept_buffers(model: nn.Module) -> dict[str, torch.Tensor]:
     return {name: value for name, value in model.named_buffers() if name in saved}
 
 
+def model_parts(model: nn.Module) -> dict[str, torch.Tensor]:
+    """What a model learns, and the buffers that are saved with it; tied ones once."""
+    learned = {name: value for name, value in model.named_parameters() if value.requires_grad}
+    return {name: value.detach() for name, value in (learned | kept_buffers(model)).items()}
+
+
 def whole_state(model: nn.Module, mean: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """State dict of a model with what :func:`average_model` gave in place; the model stays."""
-    by_place = {_place(value): mean[name] for name, value in _parts(model).items() if name in mean}
+    by_place = {
+        _place(value): mean[name] for name, value in model_parts(model).items() if name in mean
+    }
     return {
         name: by_place.get(_place(value), value.detach()).clone()
         for name, value in model.state_dict().items()
@@ -266,12 +275,6 @@ def _groups(state: Mapping[str, torch.Tensor], statistics: Collection[str] | Non
 
 def _alike(mean: torch.Tensor, var: torch.Tensor) -> bool:
     return mean.is_floating_point() and mean.dtype == var.dtype and mean.shape == var.shape
-
-
-def _parts(model: nn.Module) -> dict[str, torch.Tensor]:
-    """What a model learns, and the buffers that are saved with it; tied ones once."""
-    learned = {name: value for name, value in model.named_parameters() if value.requires_grad}
-    return {name: value.detach() for name, value in (learned | kept_buffers(model)).items()}
 
 
 def _place(value: torch.Tensor) -> tuple[object, ...]:

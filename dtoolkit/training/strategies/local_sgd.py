@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -18,6 +17,7 @@ from dtoolkit.training.averaging import (
 from dtoolkit.training.compression import Stream, as_compressor, elements
 from dtoolkit.training.local_step import check_workers, load_local, local_state, local_step
 from dtoolkit.training.optimizer_average import average_optimizer
+from dtoolkit.training.round_end import RoundEnd
 from dtoolkit.training.strategy import Promise, StepReport, Strategy
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ class LocalSGD(Strategy):
         if compressor is not None:
             self._stream = Stream(compressor, seed=replica.settings.seed, name="change")
             self._start = replica.flat_parameters()
+        self._end = RoundEnd(replica, whole=self._stream is None)
 
     def step(self, replica: Replica, step: int) -> StepReport:
         """See :meth:`Strategy.step`."""
@@ -91,11 +92,8 @@ class LocalSGD(Strategy):
         self._within = True
         idle = 0.0
         if self.meets(step):
-            before = time.perf_counter()
             with replica.comm.phase("averaging"):
-                counts = self._counts(replica)  # here ranks wait for each other
-                idle = time.perf_counter() - before
-                self._average(replica, step, counts)
+                idle = self._average(replica, step)
         return StepReport(
             done.loss_sum,
             done.samples,
@@ -170,24 +168,19 @@ class LocalSGD(Strategy):
         )
         return self.optimizer_state == "own" and not plain
 
-    def _counts(self, replica: Replica) -> list[float]:
-        """Samples that each rank has used in the round; collective."""
-        mine = torch.tensor([float(self._samples)], dtype=torch.float64)
-        counts: list[float] = replica.comm.all_gather(mine).flatten().tolist()
-        return counts
-
-    def _average(self, replica: Replica, step: int, counts: list[float] | None = None) -> None:
-        """End a round; `counts` are gathered where they are not given."""
-        counts = self._counts(replica) if counts is None else counts
+    def _average(self, replica: Replica, step: int) -> float:
+        """End a round; seconds of waiting for the others."""
+        met = self._end.meet(self._samples)
         if self._stream is None:
-            load_average(replica.model, average_model(replica.comm, replica.model, counts))
+            load_average(replica.model, self._end.mean(met))
         else:
-            self._add_changes(replica, self._stream, step, counts)
+            self._add_changes(replica, self._stream, step, met.samples)
         if self.optimizer_state == "average":
-            average_optimizer(replica, counts)
+            average_optimizer(replica, met.samples)
         self._samples = 0
         self._rounds += 1
         self._within = False
+        return met.idle
 
     def _add_changes(
         self, replica: Replica, stream: Stream, step: int, counts: list[float]

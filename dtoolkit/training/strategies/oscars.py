@@ -130,7 +130,7 @@ class Oscars(LocalSGD):
         """See :meth:`Strategy.step`: a round."""
         self._quiet = False
         self._within = True
-        loss, planned, compute, idle, steps = 0.0, 0, 0.0, 0.0, 0
+        loss, planned, compute, steps = 0.0, 0, 0.0, 0
         more = replica.rank in self._members
         while more:
             assert self._count is not None
@@ -141,13 +141,10 @@ class Oscars(LocalSGD):
             loss, compute = loss + done.loss_sum, compute + done.seconds
             self._samples += done.samples
             self._seconds = done.seconds
-            more, idle = self._one_more(replica, steps, done.seconds)
+            more = self._one_more(replica, steps, done.seconds)
         samples = self._samples
         with replica.comm.phase("averaging"):
-            before = time.perf_counter()
-            replica.comm.barrier()
-            idle += time.perf_counter() - before
-            self._average(replica, step)
+            idle = self._average(replica, step)
         step_schedule(replica)
         self._round, self._quiet = step + 1, True
         return StepReport(loss, samples, planned, compute, idle, local_steps=steps)
@@ -194,13 +191,12 @@ class Oscars(LocalSGD):
             said["local steps (modelled)"] = [self._planned.get(rank, 0) for rank in ranks]
         return said
 
-    def _one_more(self, replica: Replica, steps: int, seconds: float) -> tuple[bool, float]:
-        """Whether to make one more local step; if not, how long this rank has waited."""
+    def _one_more(self, replica: Replica, steps: int, seconds: float) -> bool:
+        """Whether to make one more local step."""
         if self._planned is not None:
-            return steps < self._planned[replica.rank], 0.0
+            return steps < self._planned[replica.rank]
         assert self._service is not None
-        reply = self._service.ask(Message(_FINISHED, (seconds,)))
-        return reply.kind == _ONE_MORE, sum(reply.numbers)
+        return self._service.ask(Message(_FINISHED, (seconds,))).kind == _ONE_MORE
 
 
 class _StateServer:
@@ -209,7 +205,6 @@ class _StateServer:
     def __init__(self, members: Sequence[int]) -> None:
         self._members = tuple(members)
         self._round = rule.Round.of(self._members)
-        self._ready: dict[int, float] = {}  # since when
 
     def begin(self, seconds: dict[int, float]) -> None:
         """Go on with step times that are known; while nobody asks."""
@@ -217,17 +212,8 @@ class _StateServer:
 
     def answer(self, source: int, message: Message) -> list[tuple[int, Message]]:
         """See :data:`~dtoolkit.training.service.Answer`."""
-        now = time.perf_counter()
-        event = rule.Finished(source, now, message.numbers[0])
+        event = rule.Finished(source, time.perf_counter(), message.numbers[0])
         self._round, actions = rule.react(self._round, event)
-        replies: list[tuple[int, Message]] = []
-        for action in actions:
-            if isinstance(action, rule.OneMore):
-                replies.append((source, Message(_ONE_MORE)))
-            elif isinstance(action, rule.Wait):
-                self._ready[source] = now
-            else:
-                waited = self._ready.items()
-                replies += [(rank, Message(_AVERAGE, (now - since,))) for rank, since in waited]
-                self._ready = {}
-        return replies
+        # Who is ready goes to the average at once: there it waits for the others.
+        more = isinstance(actions[0], rule.OneMore)
+        return [(source, Message(_ONE_MORE if more else _AVERAGE))]
