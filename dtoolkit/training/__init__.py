@@ -1,6 +1,6 @@
 """Training over workers: one trainer, many strategies, samples weighted as they were used."""
 
-from dtoolkit.training import compression, dropcompute, stacked, strategies, tasks
+from dtoolkit.training import compression, dropcompute, recovery, stacked, strategies, tasks
 from dtoolkit.training.checkpoint import Checkpoint
 from dtoolkit.training.planned_recovery import RecoveryPlan, plan_recovery
 from dtoolkit.training.replica import Replica
@@ -30,6 +30,7 @@ __all__ = [
     "compression",
     "dropcompute",
     "plan_recovery",
+    "recovery",
     "stacked",
     "strategies",
     "submit_training",

@@ -10,9 +10,12 @@ from numbers import Real
 from typing import Any
 
 from dtoolkit.cluster import Cluster
+from dtoolkit.faults.fault import Fault
+from dtoolkit.faults.injection import Injection
 from dtoolkit.training.checkpoint import Checkpoint
 from dtoolkit.training.loop import Job
-from dtoolkit.training.recovery.policy import Policy, policy_of
+from dtoolkit.training.recovery.policies import policy_of
+from dtoolkit.training.recovery.policy import Policy
 from dtoolkit.training.resuming import check_resumed, state_to_resume
 from dtoolkit.training.settings import Settings
 from dtoolkit.training.state import RunState
@@ -21,7 +24,7 @@ from dtoolkit.training.task import check_task
 from dtoolkit.training.terms import Stepping, terms_of
 from dtoolkit.training.trial import Trial, try_task
 
-__all__ = ["Asked", "job_of", "strategy_of"]
+__all__ = ["Asked", "injection_of", "job_of", "strategy_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,13 +66,15 @@ def job_of(cluster: Cluster, asked: Asked) -> Job:
     state = state_to_resume(asked.resume)
     settings = _settings(asked, state)
     ranks = cluster.size
-    for fault in settings.faults:
+    injected = tuple(fault for fault in _listed(asked.faults) if isinstance(fault, Fault))
+    for fault in (*settings.faults, *injected):
         check = getattr(fault, "check", None)
         if check is not None:
             check(ranks)
     strategy.check(settings)
     _check_batch_norm(strategy, settings)
     settings, trial = _tried(asked.task, strategy, settings, ranks)
+    policy.check(strategy, settings, batch_norm=trial.batch_norm, ranks=ranks)
     if state is not None:
         state = state.for_workers(ranks)
         check_resumed(state, strategy, settings, trial, ranks=ranks)
@@ -82,7 +87,7 @@ def job_of(cluster: Cluster, asked: Asked) -> Job:
         settings,
         state=state,
         checkpoint=checkpoint,
-        about=_about(asked.task, strategy, settings, trial, ranks, policy),
+        about=_about(asked.task, strategy, settings, trial, ranks, policy, injected),
         policy=policy,
         deadline=_deadline(asked.deadline, policy),
     )
@@ -201,14 +206,27 @@ def _check_batch_norm(strategy: Strategy, settings: Settings) -> None:
 
 
 def _faults(value: Any) -> tuple[Any, ...]:
+    """What makes workers slow; :func:`injection_of` has the others."""
+    return tuple(fault for fault in _listed(value) if not isinstance(fault, Fault))
+
+
+def injection_of(value: Any) -> Injection | None:
+    """The faults of ``faults=`` that strike at a point; None if there are none."""
+    faults = [fault for fault in _listed(value) if isinstance(fault, Fault)]
+    return Injection(faults) if faults else None
+
+
+def _listed(value: Any) -> tuple[Any, ...]:
     if value is None:
         return ()
-    faults = (
-        tuple(value) if isinstance(value, Iterable) and not hasattr(value, "pause") else (value,)
-    )
+    one = isinstance(value, Fault) or hasattr(value, "pause") or not isinstance(value, Iterable)
+    faults = (value,) if one else tuple(value)
     for fault in faults:
-        if not callable(getattr(fault, "pause", None)):
-            raise TypeError(f"faults: {fault!r} is no fault; wanted dtoolkit.faults.Slow")
+        if not isinstance(fault, Fault) and not callable(getattr(fault, "pause", None)):
+            raise TypeError(
+                f"faults: {fault!r} is no fault; wanted those of dtoolkit.faults, such as "
+                "Kill(rank=2, at_step=5) or Slow(rank=1, factor=3)"
+            )
     return faults
 
 
@@ -222,14 +240,20 @@ def _deadline(value: Any, policy: Policy) -> float | None:
 
 
 def _about(
-    task: Any, strategy: Strategy, settings: Settings, trial: Trial, ranks: int, policy: Policy
+    task: Any,
+    strategy: Strategy,
+    settings: Settings,
+    trial: Trial,
+    ranks: int,
+    policy: Policy,
+    injected: Sequence[Fault],
 ) -> dict[str, Any]:
     """What a run says of itself, in plain values."""
     cite = getattr(strategy, "cite", None)
     return {
         "task": str(getattr(task, "name", type(task).__name__)),
         "citation": str(getattr(task, "citation", "")),
-        "faults": [repr(fault) for fault in settings.faults],
+        "faults": [repr(fault) for fault in settings.faults] + [str(one) for one in injected],
         "settings": {
             "strategy": strategy.name,
             "strategy_settings": repr(strategy),

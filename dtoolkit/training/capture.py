@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dtoolkit.training.replica import Replica
     from dtoolkit.training.strategy import Strategy
 
-__all__ = ["capture", "check_same", "own_part", "replica_state", "restore"]
+__all__ = ["capture", "check_same", "own_part", "replica_state", "restore", "run_state"]
 
 COUNT = "count of steps"
 """Where a rank's own count is kept, if it is not that of the run."""
@@ -51,21 +51,50 @@ def capture(
     gathered = _gather_own(replica, own)
     if gathered is None:
         return None
+    return run_state(
+        replica, strategy, step=step, model=model, own=tuple(gathered), workers=replica.size
+    )
+
+
+def run_state(
+    replica: Replica,
+    strategy: Strategy,
+    *,
+    step: int,
+    model: dict[str, torch.Tensor],
+    workers: int,
+    own: tuple[dict[str, Any], ...] = (),
+) -> RunState:
+    """The state of a run whose ranks hold what this one does, beside what is each one's own.
+
+    Parameters
+    ----------
+    replica : Replica
+    strategy : Strategy
+    step : int
+        Steps of the run that are done.
+    model : dict of tensors
+        The one model of all ranks.
+    workers : int
+        Ranks that the run began with.
+    own : tuple of dict
+        What is each rank's own.
+    """
     here = replica_state(replica, step)
     return RunState(
         step=step,
         strategy=strategy.name,
-        workers=replica.size,
+        workers=workers,
         seed=replica.settings.seed,
         model=plain(dict(model), "the model"),
         optimizer=here.optimizer,
         schedule=here.schedule,
         sampler=here.sampler,
-        own=tuple(gathered),
+        own=own,
         terms={
             **replica.settings.terms,
             "partition": partition_terms(
-                replica.settings.partition, replica.sampler.samples, replica.size
+                replica.settings.partition, replica.sampler.samples, workers
             ),
         },
     )

@@ -47,6 +47,7 @@ def evaluate(replica: Replica, state: dict[str, torch.Tensor] | None = None) -> 
 
     with _evaluating(replica.model, state):
         for row, chunk in enumerate(mine):
+            replica.alive()
             for column, (name, value) in enumerate(values.items()):
                 sums[row, column] = summed(name, value, chunks[chunk])
     total = torch.cat(replica.comm.all_gather_v(sums)).sum(0) / len(test)

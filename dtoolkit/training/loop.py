@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,8 +17,12 @@ from dtoolkit.training.agreement import Agreement
 from dtoolkit.training.capture import capture, check_same, own_part, restore
 from dtoolkit.training.checkpoint import Checkpoint
 from dtoolkit.training.finite import check_parameters
+from dtoolkit.training.living import living
 from dtoolkit.training.plain import plain
+from dtoolkit.training.recovery.elastic import ElasticRank
+from dtoolkit.training.recovery.fingerprint import held_by
 from dtoolkit.training.recovery.policy import Abort, Policy
+from dtoolkit.training.recovery.surviving import Elastic
 from dtoolkit.training.replica import Replica
 from dtoolkit.training.settings import Settings
 from dtoolkit.training.state import RunState
@@ -99,6 +104,10 @@ def learn(ctx: Context, job: Job) -> Ended:
     TypeError
         The strategy gave something else than it promised.
     """
+    start = time.perf_counter()
+    if isinstance(job.policy, Elastic):
+        state, summary, stopped = ElasticRank(ctx, job, job.policy).run()
+        return Ended(state, summary, stopped, time.perf_counter() - start)
     return _Rank(ctx, job).run()
 
 
@@ -107,7 +116,7 @@ class _Rank:
 
     def __init__(self, ctx: Context, job: Job) -> None:
         self.ctx, self.settings, self.strategy = ctx, job.settings, job.strategy
-        with ctx.comm.phase("setup"):
+        with ctx.comm.phase("setup"), living(ctx):
             self.replica = Replica(
                 ctx,
                 job.task,
@@ -140,6 +149,8 @@ class _Rank:
         start = time.perf_counter()
         try:
             with self.ctx.comm.phase("setup"):
+                if self.ctx.exposed and hasattr(self.strategy, "overlap"):
+                    self.strategy.overlap = False  # gradients are shown before any has left
                 self.strategy.configure(self.replica)
                 if self.own:
                     self.strategy.restore(self.own)
@@ -209,6 +220,10 @@ class _Rank:
     def _one_step(self) -> StepReport | None:
         ctx, replica = self.ctx, self.replica
         sent, start = ctx.recorder.sent, ctx.clock()
+        ctx.step(self.count, report=False)
+        if ctx.exposed:
+            for name in ("parameters", "optimizer"):
+                ctx.expose(name, partial(held_by, replica, name))
         rate = replica.optimizer.param_groups[0]["lr"]
         report = self.strategy.step(replica, self.count)
         if report is None:

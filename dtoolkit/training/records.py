@@ -8,7 +8,6 @@ step costs the same however many came before.
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +81,10 @@ class Records:
     def take(self, event: Mapping[str, Any]) -> int | None:
         """Take in what a rank logged; anything else than a report is let pass.
 
+        A report may name the ``"worker"`` whose it is, where ranks are numbered anew after a loss,
+        how many there are of the step (``"of"``), and that it stands in for one that may not have
+        come (``"instead"``).
+
         Returns
         -------
         int or None
@@ -112,6 +115,7 @@ class Records:
         for rank, rows in content["rows"].items():
             self.take_rows(rank, np.asarray(rows))
         with self._guard:
+            self._settle()
             self._scores |= {step: dict(one) for step, one in content["scores"].items()}
 
     def forget(self, step: int) -> None:
@@ -123,11 +127,7 @@ class Records:
             for values in self._extra.values():
                 for key in [key for key in values if key[1] >= step]:
                     del values[key]
-            said = Counter(
-                int(number) for rows in self._rows.values() for number in rows.said()[:, 0]
-            )
-            self._whole = sum(count >= self.ranks for count in said.values())
-            self._open = {s: count for s, count in said.items() if count < self.ranks}
+            self._settle()
 
     @property
     def reached(self) -> int:
@@ -178,12 +178,19 @@ class Records:
             columns |= {f"{name}_{rank}": one for rank, one in enumerate(values)}
         return pd.DataFrame({name: _tidy(name, values) for name, values in columns.items()})
 
+    def _settle(self) -> None:
+        """Take all steps that were reported as whole, however many ranks there were."""
+        self._open = {}
+        self._whole = len({int(step) for rows in self._rows.values() for step in rows.said()[:, 0]})
+
     def _row(self, rank: int, event: Mapping[str, Any]) -> int | None:
         row = event["row"]
         step = int(row[0])
         rows = self._rows.get(rank)
         if rows is None:
             rows = self._rows[rank] = _Rows(step)
+        if event.get("instead") and rows.has(step):  # the rank's own word came
+            return None
         known = rows.put(step, row)
         for name, value in event.items():
             if name.startswith(_EXTRA) and isinstance(value, int | float):  # words have no column
@@ -191,7 +198,7 @@ class Records:
         if known:
             return None
         said = self._open.get(step, 0) + 1
-        if said < self.ranks:
+        if said < int(event.get("of", self.ranks)):
             self._open[step] = said
             return step if self.free else None
         self._open.pop(step, None)
@@ -241,8 +248,17 @@ class _Rows:
     def __len__(self) -> int:
         return self._count
 
+    def has(self, step: int) -> bool:
+        """Whether there is a row of this step."""
+        place = step - self.first
+        return 0 <= place < len(self._values) and bool(self._values[place, 0] == step)
+
     def put(self, step: int, row: Any) -> bool:
         """Put a row in its place; returns whether there was one."""
+        if step < self.first:  # reports of an earlier beginning
+            lead = np.full((self.first - step, len(FIELDS)), np.nan)
+            self._values = np.concatenate([lead, self._values])
+            self._count, self.first = self._count + len(lead), step
         place = step - self.first
         while place >= len(self._values):
             self._values = np.concatenate([self._values, np.full_like(self._values, np.nan)])
@@ -261,6 +277,8 @@ class _Rows:
         place = max(0, step - self.first)
         self._values[place:] = np.nan
         self._count = min(self._count, place)
+        if not self._count:
+            self.first = min(self.first, step)
 
     def copy_into(self, target: NDArray[np.float64], first: int) -> None:
         """Fill an array whose first row is that of step `first`."""

@@ -172,6 +172,7 @@ class Replica:
         self._step = step
         if not len(ids):
             self._stand_in(step, micro)
+            self._expose_gradients()
             return 0.0, 0
         start = time.perf_counter()
         item = self.rank if item is None else item
@@ -191,6 +192,7 @@ class Replica:
                 summed = losses.sum()
                 (summed if weight == 1 else summed * weight).backward()
         self._slow(step, micro, time.perf_counter() - start)
+        self._expose_gradients()
         return total, len(ids)
 
     def loss_of(self, ids: torch.Tensor) -> torch.Tensor:
@@ -292,6 +294,12 @@ class Replica:
         """
         return evaluate(self, state)
 
+    def alive(self) -> None:
+        """Give a sign of life in what takes long."""
+        beat = getattr(self.ctx, "alive", None)
+        if beat is not None:
+            beat()
+
     # ------------------------------------------------------------------------------- helpers
 
     def _stand_in(self, step: int, micro: int) -> None:
@@ -310,6 +318,15 @@ class Replica:
                     torch.autograd.grad(loss, learned, allow_unused=True)  # .grad stays as it is
         finally:
             self._norm.void = False
+
+    def _expose_gradients(self) -> None:
+        """Show the gradients that are there to the instruments of the launch."""
+        expose = getattr(self.ctx, "expose", None)
+        if expose is not None:
+            expose("gradients", self._gradients_by_name)
+
+    def _gradients_by_name(self) -> dict[str, torch.Tensor]:
+        return {name: value.grad for name, value in self.parameters if value.grad is not None}
 
     def _penalise(self, share: float) -> None:
         penalty = getattr(self.task, "penalty", None)

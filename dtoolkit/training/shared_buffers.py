@@ -24,11 +24,16 @@ class SharedBuffers:
     Parameters
     ----------
     replica : Replica
+
+    Attributes
+    ----------
+    statistics
+        Which of them are batch norm's (:func:`~dtoolkit.training.averaging.batch_statistics`).
     """
 
     def __init__(self, replica: Replica) -> None:
         self._comm = replica.comm
-        self._statistics = batch_statistics(replica.model)
+        self.statistics = batch_statistics(replica.model)
         self._homes = [
             (f"{name}.{buffer}".lstrip("."), module, buffer)
             for name, module in replica.model.named_modules()
@@ -73,7 +78,7 @@ class SharedBuffers:
                 )
                 gathered[name] = torch.cat(self._comm.all_gather_v(rows))
         sets = [{n: rows[i] for n, rows in gathered.items()} for i in range(len(samples))]
-        self.put(average(sets, samples, statistics=self._statistics))
+        self.put(average(sets, samples, statistics=self.statistics))
 
     def _held(self) -> list[tuple[str, torch.Tensor]]:
         held = [(name, module._buffers[buffer]) for name, module, buffer in self._homes]

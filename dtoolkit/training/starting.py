@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from dtoolkit.faults.injection import Injection
 from dtoolkit.training.loop import Job, learn
 from dtoolkit.training.records import Records
 from dtoolkit.training.recovery.attempts import Attempts
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["start"]
 
 
-def start(cluster: Cluster, job: Job, *, timeout: float | None) -> Training:
+def start(
+    cluster: Cluster, job: Job, *, timeout: float | None, injection: Injection | None = None
+) -> Training:
     """Start a run whose arguments make sense.
 
     Parameters
@@ -27,6 +30,8 @@ def start(cluster: Cluster, job: Job, *, timeout: float | None) -> Training:
     job : Job
     timeout : float or None
         Seconds for all of it; -1: the cluster's.
+    injection : Injection, optional
+        Faults that strike, once over all launches of the run.
 
     Raises
     ------
@@ -34,14 +39,24 @@ def start(cluster: Cluster, job: Job, *, timeout: float | None) -> Training:
         The run is to be started again from a file that is not seen here.
     """
     policy = job.policy
+    instruments = () if injection is None else (injection,)
+    around = [one for one in cluster.instruments if isinstance(one, Injection)]
     records = Records(job.about["settings"]["workers"], free=job.strategy.free)
-    noted = Noted(policy=policy.name, began=time.perf_counter())
+    noted = Noted(policy=policy.name, began=time.perf_counter(), injections=(*around, *instruments))
 
     def begin(job: Job, seconds: float | None) -> Launch:
-        return cluster.submit(learn, job, timeout=seconds)
+        return cluster.submit(
+            learn,
+            job,
+            timeout=seconds,
+            elastic=policy.elastic,
+            deadline=job.deadline,
+            instruments=instruments,
+        )
 
     if not policy.attempts:
-        return Training(cluster, job, begin(job, timeout), records=records, noted=noted)
+        launch = begin(job, timeout)
+        return Training(cluster, job, launch, records=records, noted=noted)
     job, kept = kept_for(cluster, job, needed=not policy.elastic)
     attempts = Attempts(
         begin,

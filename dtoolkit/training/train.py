@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dtoolkit.training.asked import Asked, job_of
+from dtoolkit.training.asked import Asked, injection_of, job_of
 from dtoolkit.training.starting import start
 
 if TYPE_CHECKING:
@@ -69,10 +69,14 @@ def train(
         own. By default the strategy's choice; those whose workers do not step together have
         "local" alone.
     faults : fault or list, optional
-        What goes wrong on purpose, such as ``[dt.faults.Slow(rank=1, factor=3)]``.
+        What goes wrong on purpose, such as ``[dt.faults.Kill(rank=2, at_step=5)]`` or
+        ``[dt.faults.Slow(rank=1, factor=3)]``; each strikes once, however often a step is made.
     recovery : str or Policy
         What is done when something goes wrong: "abort" ends the run with a clear error; "restart"
-        starts again from the last checkpoint. :mod:`dtoolkit.training.recovery` has all of them.
+        starts again from the last checkpoint, with every strategy. With "data-parallel" and
+        "ordered" the workers that are left can go on themselves, to the same bits: "shrink" with
+        fewer, "replica" until others join, "stacked" with shards that several hold (SPARe).
+        :mod:`dtoolkit.training.recovery` has them with their settings.
     deadline : float or None
         Seconds without a sign of life after which a worker counts as hung and is ended. By default
         15, but for "abort" nobody looks (None).
@@ -185,4 +189,4 @@ def submit_training(
             evaluate_every=evaluate_every,
         ),
     )
-    return start(cluster, job, timeout=timeout)
+    return start(cluster, job, timeout=timeout, injection=injection_of(faults))

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from dtoolkit.errors import LayoutError
+from dtoolkit.training.norm import has_batch_norm
 from dtoolkit.training.plain import plain
 from dtoolkit.training.sampling import Sampler
 from dtoolkit.training.seeds import seeded
@@ -36,6 +37,8 @@ class Trial:
         Their kinds, in words; the schedule's is empty where there is none.
     options : frozenset of str
         Names of the optimizer's settings.
+    batch_norm : bool
+        Whether the model has batch norm.
     """
 
     shapes: dict[str, tuple[tuple[int, ...], str]]
@@ -43,6 +46,7 @@ class Trial:
     optimizer: str
     schedule: str
     options: frozenset[str] = frozenset()
+    batch_norm: bool = False
 
 
 def try_task(task: Any, settings: Settings, *, ranks: int, shards: int | None) -> Trial:
@@ -80,6 +84,7 @@ def try_task(task: Any, settings: Settings, *, ranks: int, shards: int | None) -
         optimizer=optimizer,
         schedule=schedule,
         options=options,
+        batch_norm=has_batch_norm(model),
     )
 
 

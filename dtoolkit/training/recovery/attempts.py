@@ -145,6 +145,7 @@ class Attempts:
                 except BaseException as error:
                     self._go_on_after(error)
                 else:
+                    self._noted.ended(time.perf_counter())
                     self._settle(value=ended)
                     return
         except BaseException as error:
@@ -190,7 +191,7 @@ class Attempts:
         before, times = self._failures
         times = times + 1 if failure == before else 1
         self._failures = failure, times
-        if times >= self._policy.patience:
+        if times >= self._policy.repeats:
             error.add_note(
                 f"the run was started again {len(self.numbers) - 1} times, and this came {times} "
                 f"times after {reached} steps"

@@ -3,39 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dtoolkit.errors import RankError, ReplicaMismatch, WipeOut, WorkerLost
+from dtoolkit.errors import CommunicationError, RankError, ReplicaMismatch, WipeOut, WorkerLost
 from dtoolkit.training.records import FIELDS
 from dtoolkit.training.recovery.report import Recovery, RecoveryReport
 
 if TYPE_CHECKING:
+    from dtoolkit.faults.injection import Fired, Injection
     from dtoolkit.training.state import RunState
 
-__all__ = ["Fired", "Noted"]
+__all__ = ["Noted", "kind_of"]
 
 _START = FIELDS.index("start")
-
-
-@dataclass(frozen=True)
-class Fired:
-    """A fault that was injected.
-
-    Attributes
-    ----------
-    text : str
-    rank : int
-    step : int or None
-    time : float
-        On the client's clock.
-    """
-
-    text: str
-    rank: int
-    step: int | None
-    time: float
+_CAME = "joined"
 
 
 class Noted:
@@ -46,29 +29,33 @@ class Noted:
     policy : str
     began : float
         When the run began, on the client's clock.
-    fired : callable
-        What has been injected so far.
+    injections : sequence of Injection
+        What knows which faults have struck.
     """
 
-    def __init__(
-        self, *, policy: str, began: float, fired: Callable[[], Sequence[Fired]] = tuple
-    ) -> None:
-        self._policy, self._began, self._fired = policy, began, fired
+    def __init__(self, *, policy: str, began: float, injections: Sequence[Injection] = ()) -> None:
+        self._policy, self._began, self._injections = policy, began, injections
         self._guard = threading.Lock()
         self._seen: list[Recovery] = []
         self._open: int | None = None  # the entry of a restart whose first step is to come
 
     def take(self, event: Mapping[str, Any]) -> None:
         """Take a recovery, or the first step after one; what else a rank has logged is let pass."""
-        if "recovery" not in event and (self._open is None or "row" not in event):
+        known = "recovery" in event or "rejoined" in event
+        if not known and (self._open is None or "row" not in event):
             return
         with self._guard:
             if "recovery" in event:
                 self._seen.append(_told(event, self._policy, self._began))
-            elif self._open is not None:
-                at = float(event["row"][_START]) - self._began
-                self._seen[self._open] = replace(self._seen[self._open], recovered=at)
-                self._open = None
+            elif "rejoined" in event:
+                self._rejoined(event)
+            else:
+                self._goes_on(float(event["row"][_START]))
+
+    def ended(self, at: float) -> None:
+        """Note that the run has come through, at this time on the client's clock."""
+        with self._guard:
+            self._goes_on(at)
 
     def restarting(self, error: BaseException, *, at: float, reached: int, again: int) -> None:
         """Note that the run is started again.
@@ -108,17 +95,38 @@ class Noted:
         """
         with self._guard:
             seen = list(self._seen)
-        left = sorted(self._fired(), key=lambda one: one.time)
+        fired = (one for injection in self._injections for one in injection.fired)
+        struck = (one for one in fired if one.time >= self._began)
+        left = sorted(struck, key=lambda one: one.time)
         entries = []
         for entry in sorted(seen, key=lambda one: one.detected or 0.0):
             causes = [one for one in left if self._may_be(one, entry)]
-            mine = causes[: max(1, len(entry.ranks))]
+            mine = causes[: len(entry.ranks)] if entry.ranks else causes
             for one in mine:
                 left.remove(one)
             entries += [self._joined(one, entry) for one in mine] or [entry]
         entries += [self._unnoticed(one) for one in left]
         order = sorted(entries, key=lambda one: one.detected or one.injected or 0.0)
         return RecoveryReport(order, policy=self._policy, state=state)
+
+    def _goes_on(self, at: float) -> None:
+        """The run that was started again goes on."""
+        if self._open is not None:
+            entry = self._seen[self._open]
+            self._seen[self._open] = replace(entry, recovered=at - self._began)
+            self._open = None
+
+    def _rejoined(self, event: Mapping[str, Any]) -> None:
+        """Newcomers have taken the places of those that were lost."""
+        for place, entry in reversed(list(enumerate(self._seen))):
+            if entry.kind in ("lost", "hung") and _CAME not in entry.how:
+                words = f"; newcomers {_CAME} before step {event['at']}"
+                self._seen[place] = replace(
+                    entry,
+                    how=entry.how + words,
+                    bytes_moved=entry.bytes_moved + int(event["bytes"]),
+                )
+                return
 
     def _may_be(self, one: Fired, entry: Recovery) -> bool:
         """Whether a fault may be what was seen."""
@@ -127,11 +135,11 @@ class Noted:
 
     def _joined(self, one: Fired, entry: Recovery) -> Recovery:
         step = entry.step if one.step is None else one.step
-        return replace(entry, fault=one.text, injected=one.time - self._began, step=step)
+        return replace(entry, fault=str(one), injected=one.time - self._began, step=step)
 
     def _unnoticed(self, one: Fired) -> Recovery:
         return Recovery(
-            fault=one.text,
+            fault=str(one),
             kind="unnoticed",
             ranks=(one.rank,),
             step=one.step,
@@ -169,6 +177,8 @@ def _what(error: BaseException) -> tuple[str, tuple[int, ...], str]:
     if not isinstance(error, RankError):
         return "connection", (), _line(str(error))
     cause, text = error.__cause__, f"rank {error.rank}: {_line(error.cause)}"
+    if isinstance(cause, CommunicationError):
+        return "connection", (), text
     if isinstance(cause, ReplicaMismatch):
         return "differs", cause.ranks, _line(str(cause))
     if isinstance(cause, WipeOut):

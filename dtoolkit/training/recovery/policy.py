@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dtoolkit.errors import (
     ClusterClosed,
@@ -19,7 +19,11 @@ from dtoolkit.errors import (
     WorkerLost,
 )
 
-__all__ = ["POLICIES", "Abort", "Policy", "Restart", "policy_of"]
+if TYPE_CHECKING:
+    from dtoolkit.training.settings import Settings
+    from dtoolkit.training.strategy import Strategy
+
+__all__ = ["DEADLINE", "Abort", "Policy", "Restart", "count", "wiped_out"]
 
 DEADLINE = 15.0
 """Seconds without a sign of life after which a worker counts as hung, unless ``deadline=`` says."""
@@ -39,8 +43,8 @@ class Policy:
         other; None: nobody looks.
     attempts : int
         How often the run may be started again from its checkpoint.
-    patience : int
-        The same failure so many times, without a step more than before, ends the run with it.
+    repeats : int
+        The same failure so many times at the same step ends the run with it.
     """
 
     name: ClassVar[str] = ""
@@ -53,13 +57,32 @@ class Policy:
         return 0
 
     @property
-    def patience(self) -> int:
-        """How often the same failure is taken without a step more than before."""
+    def repeats(self) -> int:
+        """How often the same failure is taken at the same step."""
         return _WITHOUT_PROGRESS
 
     def restarts_after(self, error: BaseException) -> bool:
         """Whether the run is started again after a launch has ended with this error."""
         return False
+
+    def check(
+        self, strategy: Strategy, settings: Settings, *, batch_norm: bool, ranks: int
+    ) -> None:
+        """Refuse what the policy cannot recover, on the client, before anything is sent.
+
+        Parameters
+        ----------
+        strategy : Strategy
+        settings : Settings
+        batch_norm : bool
+            Whether the model has batch norm.
+        ranks : int
+
+        Raises
+        ------
+        ValueError
+            The text names what to use instead.
+        """
 
 
 @dataclass(frozen=True)
@@ -84,7 +107,7 @@ class Restart(Policy):
     most : int
         How often, at most.
     without_progress : int
-        The same failure so many times, without a step more than before, ends the run with it.
+        The same failure so many times at the same step ends the run with it.
 
     Raises
     ------
@@ -98,8 +121,8 @@ class Restart(Policy):
     without_progress: int = 3
 
     def __post_init__(self) -> None:
-        _count("most", self.most)
-        _count("without_progress", self.without_progress)
+        count("most", self.most)
+        count("without_progress", self.without_progress)
 
     @property
     def attempts(self) -> int:
@@ -107,43 +130,13 @@ class Restart(Policy):
         return self.most
 
     @property
-    def patience(self) -> int:
+    def repeats(self) -> int:
         """See :class:`Policy`."""
         return self.without_progress
 
     def restarts_after(self, error: BaseException) -> bool:
         """See :meth:`Policy.restarts_after`."""
         return isinstance(error, DtoolkitError) and not isinstance(error, _FINAL)
-
-
-POLICIES: dict[str, type[Policy]] = {policy.name: policy for policy in (Abort, Restart)}
-
-
-def policy_of(value: Any) -> Policy:
-    """A policy by its name, or the object itself; None is "abort".
-
-    Raises
-    ------
-    ValueError
-        No policy has this name; the text lists those there are.
-    TypeError
-        It is neither a name nor a policy.
-    """
-    if value is None:
-        return Abort()
-    if isinstance(value, str):
-        if value not in POLICIES:
-            raise ValueError(
-                f"recovery={value!r}: there is no such policy; wanted one of {', '.join(POLICIES)}"
-            )
-        return POLICIES[value]()
-    if isinstance(value, Policy):
-        return value
-    hint = f"; make one of it: {value.__name__}()" if isinstance(value, type) else ""
-    raise TypeError(
-        f"recovery is {value!r}: wanted one of {', '.join(POLICIES)}, or a policy of "
-        f"dtoolkit.training.recovery{hint}"
-    )
 
 
 def wiped_out(error: BaseException) -> bool:
@@ -159,10 +152,16 @@ _FINAL = (ClusterClosed, ClusterTooSmall, LaunchCancelled, LaunchTimeout, Versio
 """Errors after which a further launch would fail alike, or that the owner wanted."""
 
 
-def _count(name: str, value: Any) -> None:
+def count(name: str, value: Any, *, least: int = 1) -> None:
+    """Refuse what is no integer of at least so many.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
     try:
         number = operator.index(value)
     except TypeError:
         raise TypeError(f"{name}={value!r}: wanted an integer") from None
-    if number < 1 or isinstance(value, bool):
-        raise ValueError(f"{name}={value!r}: wanted an integer of at least 1")
+    if number < least or isinstance(value, bool):
+        raise ValueError(f"{name}={value!r}: wanted an integer of at least {least}")

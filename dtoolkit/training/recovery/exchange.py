@@ -1,0 +1,94 @@
+"""Sums of the shards' gradients in the order of the shards, whoever holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+from dtoolkit.training.averaging import average
+
+if TYPE_CHECKING:
+    from dtoolkit.comm.communicator import Communicator
+    from dtoolkit.training.recovery.shards import Shard, Shards
+
+__all__ = ["pooled", "summed"]
+
+
+def summed(
+    comm: Communicator,
+    owners: Sequence[int],
+    held: Mapping[int, Shard],
+    shards: Shards,
+) -> list[torch.Tensor]:
+    """Sum over all shards, on every rank: by slices, as all ranks do; collective.
+
+    Parameters
+    ----------
+    comm : Communicator
+    owners : sequence of int, one a shard
+        Rank whose gradient is the one that counts.
+    held : mapping of shard to Shard
+        What this rank has.
+    shards : Shards
+
+    Returns
+    -------
+    list of torch.Tensor
+        As :attr:`Shard.flats`.
+    """
+    own = [shard for shard, rank in enumerate(owners) if rank == comm.rank]
+    totals = []
+    with comm.phase("gradients"):
+        for place, like in enumerate(shards.like):
+            rows = [held[shard].flats[place] for shard in own]
+            totals.append(_sum(comm, owners, rows, like, shards.summed))
+    return totals
+
+
+def pooled(
+    comm: Communicator,
+    owners: Sequence[int],
+    held: Mapping[int, Shard],
+    shards: Shards,
+    step: int,
+) -> dict[str, torch.Tensor]:
+    """Average of what the model's buffers became with each shard, by samples; collective."""
+    own = [shard for shard, rank in enumerate(owners) if rank == comm.rank]
+    order = torch.argsort(torch.tensor(_by_rank(owners, comm.size)))
+    now = shards.buffers.copies()
+    gathered = {}
+    with comm.phase("buffers"):
+        for name, value in now.items():
+            mine = [held[shard].buffers[name] for shard in own]
+            rows = torch.stack(mine) if mine else value.new_empty((0, *value.shape))
+            gathered[name] = torch.cat(comm.all_gather_v(rows))[order]
+    counts = shards.counts(step)
+    sets = [{name: rows[i] for name, rows in gathered.items()} for i in range(len(counts))]
+    return average(sets, counts, statistics=shards.buffers.statistics)
+
+
+def _sum(
+    comm: Communicator,
+    owners: Sequence[int],
+    rows: Sequence[torch.Tensor],
+    like: torch.Tensor,
+    summed: Callable[[Sequence[torch.Tensor]], torch.Tensor],
+) -> torch.Tensor:
+    cuts = [len(piece) for piece in torch.tensor_split(like, comm.size)]
+    mine = torch.stack(list(rows)) if rows else like.new_empty((0, len(like)))
+    slices = [piece.contiguous() for piece in torch.tensor_split(mine, comm.size, dim=1)]
+    many = [sum(owner == rank for owner in owners) for rank in range(comm.size)]
+    room = [like.new_empty((count, cuts[comm.rank])) for count in many]
+    comm.all_to_all(slices, out=room, agreed=True)
+    came = torch.cat(room)[torch.argsort(torch.tensor(_by_rank(owners, comm.size)))]
+    total = summed(list(came))
+    whole = torch.empty_like(like)
+    comm.all_to_all([total] * comm.size, out=list(torch.split(whole, cuts)), agreed=True)
+    return whole
+
+
+def _by_rank(owners: Sequence[int], size: int) -> list[int]:
+    """Shards in the order in which they come from the ranks."""
+    return [s for rank in range(size) for s, owner in enumerate(owners) if owner == rank]
