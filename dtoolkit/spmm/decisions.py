@@ -179,22 +179,20 @@ def _on_grid(problem: Problem, members: int) -> Assembly:
 
 
 def _grid_work(nonzeros: NDArray[np.int64], members: int) -> NDArray[np.int64]:
-    target, source = np.indices(nonzeros.shape)
-    at = target // members * members + source % members
-    counted = np.bincount(at.ravel(), weights=nonzeros.ravel(), minlength=len(nonzeros))
-    return counted.astype(np.int64)
+    """Nonzeros of each rank: of its group's rows, and of the columns of its member's place."""
+    groups = len(nonzeros) // members
+    return nonzeros.reshape(groups, members, groups, members).sum(axis=(1, 2)).ravel()
 
 
 def _grid_loads(problem: Problem, made: Assembly) -> list[Load]:
     """Loads of 1.5d, where it is not oblivious, and of 2d, where ranks make a square."""
-    loads = []
+    loads, shards = [], (problem.columns.sizes, problem.rows.sizes)
     for name in OVER_GRID:
         try:
             members = replication_of(problem.parts, name)
         except PlanError:
             continue
         if members is not None and members > 1:
-            stages = routes.over_grid(problem.rows, problem.columns, members, made.nonzeros)
             work = _grid_work(made.nonzeros, members)
-            loads.append(Load.of_stages(name, stages, work, problem.nodes))
+            loads.append(Load.over_grid(name, shards, members, work, problem.nodes))
     return loads

@@ -75,6 +75,48 @@ class Load:
         c = sum((stage.c.counts for stage in stages), start=none)
         return cls.of(strategy, b, c, work, nodes)
 
+    @classmethod
+    def over_grid(
+        cls,
+        strategy: str,
+        shards: tuple[NDArray[np.int64], NDArray[np.int64]],
+        members: int,
+        work: NDArray[np.int64],
+        nodes: NDArray[np.int32] | None = None,
+    ) -> Load:
+        """Reckon what whole shards on a grid move, without a list of pairs.
+
+        Parameters
+        ----------
+        strategy : str
+        shards : two int64 arrays of shape (parts,)
+            Rows of B, and of C, that each rank owns.
+        members : int
+            Ranks of a group: :func:`dtoolkit.spmm.routes.over_grid`.
+        work : int64 array of shape (parts,)
+        nodes : int32 array of shape (parts,), optional
+        """
+        b, c = shards
+        at = np.arange(len(b))
+        group, member = np.divmod(at, members)
+        groups = len(b) // members
+        of_member, of_group = b.reshape(groups, members).sum(0), c.reshape(groups, members).sum(1)
+        between = None
+        if nodes is not None:
+            here = nodes.astype(np.int64)
+            near_b = _alike(member * (int(here.max(initial=0)) + 1) + here)
+            near_c = _alike(group * (int(here.max(initial=0)) + 1) + here)
+            between = int((b * (groups - near_b)).sum() + (c * (members - near_c)).sum())
+        return cls(
+            strategy,
+            b * (groups - 1),
+            of_member[member] - b,
+            of_group[group] - c,
+            c * (members - 1),
+            work,
+            between,
+        )
+
     @property
     def volume(self) -> int:
         """Rows sent in all."""
@@ -100,3 +142,8 @@ class Load:
             c_sent=self.b_received,
             c_received=self.b_sent,
         )
+
+
+def _alike(labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many have the label that each has."""
+    return np.bincount(labels)[labels]
