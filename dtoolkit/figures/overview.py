@@ -23,6 +23,7 @@ _SCALE = {
     "thickness": 10, "outlinewidth": 0, "tickformat": "~s", "nticks": 5, "title": None,
 }  # fmt: skip
 _USUAL = {True: 820, False: 540}
+_MOST_CELLS = 128  # of the traffic in each direction: a half has two pixels for each, or three
 _MOST_NUMBERS = 12  # ranks up to which numbers in the cells of a half can be read
 _NARROW = 620  # pixels of width below which the title says less
 _LETTER = 6.6  # pixels of a letter of the subtitle, generously
@@ -73,12 +74,13 @@ def overview(
         If the plan was made for another matrix.
     """
     places = _places(beside, width or _USUAL[beside])
+    unit = "bytes" if k is not None else "rows"
     if plan is None:
         data, left, right, names = _nothing(), {}, {}, []
         head = title("Nothing is planned yet", "choose a matrix")
     else:
         of_nonzeros = pattern(A, plan, max_size=max_size, mode=mode)
-        of_ranks = traffic(plan, k=k, dtype=dtype, mode=mode)
+        of_ranks = traffic(plan, k=k, dtype=dtype, max_ranks=_MOST_CELLS, mode=mode)
         if plan.parts > _MOST_NUMBERS:
             of_ranks.data[0].update(text=None, texttemplate=None)
         data = [*_padded(of_nonzeros.data), of_ranks.data[0]]
@@ -110,7 +112,7 @@ def overview(
             yaxis2=_axis(
                 right, "yaxis", domain=places["y2"], anchor="x2", scaleanchor="x2", **stand
             ),
-            annotations=[*names, *_captions(places, "bytes" if k is not None else "rows")],
+            annotations=[*names, *_captions(places, unit, 0 if plan is None else plan.parts)],
             legend={
                 "orientation": "h", "x": 0, "xanchor": "left", "y": places["y"][1],
                 "yanchor": "bottom", "itemsizing": "constant", "font": {"size": 11.5},
@@ -168,8 +170,10 @@ def _places(beside: bool, width: int) -> dict[str, Any]:
     return {**areas, "height": total, "side": side / high, "beside": beside, "narrow": narrow}
 
 
-def _captions(places: dict[str, Any], unit: str) -> list[dict[str, Any]]:
+def _captions(places: dict[str, Any], unit: str, ranks: int) -> list[dict[str, Any]]:
     """Say above each picture what it is."""
+    step = f"{ranks / _MOST_CELLS:.3g}"
+    summed = f" ({step} × {step} ranks a cell)" if ranks > _MOST_CELLS else ""
     texts = (
         (
             "What happens to each nonzero",
@@ -178,7 +182,7 @@ def _captions(places: dict[str, Any], unit: str) -> list[dict[str, Any]]:
             42 if places["narrow"] else 24,
         ),
         (
-            f"Who sends to whom, in {unit}",
+            f"Who sends to whom, in {unit}{summed}",
             places["x2"][0],
             places["y2"][1],
             24 if places["beside"] else 6,

@@ -40,6 +40,7 @@ def traffic(
     k: int | None = None,
     dtype: Any = None,
     unit: str | None = None,
+    max_ranks: int = MAX_RANKS,
     mode: Mode = "auto",
 ) -> go.Figure:
     """Draw what each rank sends to each other rank, as a heatmap.
@@ -55,24 +56,29 @@ def traffic(
         Of the dense matrices, for a plan in bytes; float32 where only ``k`` is given.
     unit : str, optional
         For an array: ``"bytes"`` (default), ``"rows"``, or what is counted.
+    max_ranks : int
+        Cells in each direction, at most: above that neighbours are summed into so many bins.
     mode : {"auto", "light", "dark"}
         Ink, as in :func:`dtoolkit.figures.theme.base_layout`.
 
     Returns
     -------
     plotly.graph_objects.Figure
-        Source rank on y, target rank on x. Above 256 ranks neighbours are summed into 256 bins; up
-        to 16 ranks the cells carry their numbers. The title has the total and the largest pair, and
-        says where a network was emulated.
+        Source rank on y, target rank on x; up to 16 ranks the cells carry their numbers. The title
+        has the total and the largest pair, and says where cells are sums and where a network was
+        emulated.
 
     Raises
     ------
     ValueError
-        For an array that is not square, or ``k`` or ``dtype`` with what is not a plan.
+        For an array that is not square, ``k`` or ``dtype`` with what is not a plan, or a
+        ``max_ranks`` below 1.
     """
+    if max_ranks < 1:
+        raise ValueError(f"max_ranks must be 1 or more, got {max_ranks}")
     matrix, unit, word = _matrix(source, k, dtype, unit)
     ranks = len(matrix)
-    cells = bin_matrix(matrix, MAX_RANKS)
+    cells = bin_matrix(matrix, max_ranks)
     total, largest = int(matrix.sum()), int(matrix.max(initial=0))
     amount = bytes_text if unit == "bytes" else lambda n: count_text(n, unit)
     subtitle = f"largest pair {amount(largest)}, {plural(ranks, 'rank')}"
@@ -249,13 +255,14 @@ def _labels(bins: int, ranks: int) -> list[str] | list[int]:
 
 
 def _ranks_axis(text: str, bins: int, ranks: int, **more: Any) -> dict[str, Any]:
-    """Return an axis of ranks: each named up to 16 of them, else about ten, or six of bins.
+    """Return an axis of ranks: each named up to 16 of them, else about ten, or five of bins.
 
     Its type and the mode of its ticks never change: on a page Plotly turns an axis around that gets
     another type.
     """
-    named = bins if ranks <= MAX_TEXT_RANKS else 10 if bins == ranks else 6
+    named = bins if ranks <= MAX_TEXT_RANKS else 10
     steps = (digit * 10**power for power in range(9) for digit in (1, 2, 5))
+    round_step = next(step for step in steps if step * named >= bins)
     return {
         "title": {"text": f"{text} (rank number)"},
         "showgrid": False,
@@ -263,6 +270,6 @@ def _ranks_axis(text: str, bins: int, ranks: int, **more: Any) -> dict[str, Any]
         "tickangle": 0,
         "tickmode": "linear",
         "tick0": 0,
-        "dtick": next(step for step in steps if step * named >= bins),
+        "dtick": round_step if bins == ranks else -(-bins // 5),
         **more,
     }

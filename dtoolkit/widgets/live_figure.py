@@ -95,6 +95,7 @@ def _plain(figure: go.Figure) -> dict[str, Any]:
     """Return data and layout as dictionaries that the widget can send.
 
     It sends arrays of one dimension as bytes, and others as JSON, which has no NaN: a gap is None.
+    Arrays stay arrays, since the widget goes through lists number by number.
     """
     return {
         "data": [
@@ -106,13 +107,14 @@ def _plain(figure: go.Figure) -> dict[str, Any]:
 
 
 def _sendable(value: Any) -> Any:
-    if not isinstance(value, np.ndarray) or value.ndim < 2:
+    if not isinstance(value, np.ndarray) or value.ndim < 2 or value.dtype.kind != "f":
         return value
-    if value.dtype.kind == "f" and (gaps := np.isnan(value)).any():
-        filled = value.astype(object)
-        filled[gaps] = None
-        return filled.tolist()
-    return value.tolist()
+    gaps = np.isnan(value)
+    if not gaps.any():
+        return value
+    filled = value.astype(object)
+    filled[gaps] = None
+    return filled
 
 
 def _common(old: list[str], new: list[str]) -> int:

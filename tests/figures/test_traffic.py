@@ -66,7 +66,7 @@ def test_above_256_ranks_neighbours_are_summed(wide):
 
 
 @pytest.mark.parametrize(
-    ("ranks", "step"), [(1, 1), (16, 1), (17, 2), (64, 10), (128, 20), (256, 50), (1024, 50)]
+    ("ranks", "step"), [(1, 1), (16, 1), (17, 2), (64, 10), (128, 20), (256, 50), (1024, 52)]
 )
 def test_axes_leave_nothing_to_plotly(ranks, step):
     """It would stay as it was when a figure on a page is brought up to date."""
@@ -137,3 +137,11 @@ def test_same_input_same_figure(joint):
     assert traffic(joint).to_json() == traffic(joint).to_json()
     a, b = (traffic(random_trace(50, 5)).to_json() for _ in range(2))
     assert a == b
+
+
+def test_cells_may_be_fewer(wide):
+    whole = traffic(wide, max_ranks=10)
+    assert np.shape(whole.data[0].z) == (10, 10)
+    assert int(np.sum(whole.data[0].z)) == wide.volume
+    with pytest.raises(ValueError, match="max_ranks must be 1 or more, got 0"):
+        traffic(wide, max_ranks=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -31,7 +32,7 @@ def test_figures_are_brought_up_to_date_in_place_and_kept_for_a_reload():
     )
     live.draw(second)
     assert live.widget is widget
-    assert widget.data[0].z == ([1.0, None],)
+    assert widget.data[0].z.tolist() == [[1.0, None]]
     assert widget.data[0].name == "b"
     assert widget.data[0].colorbar.title.text is None
     assert widget.layout.xaxis.dtick is None
@@ -45,6 +46,7 @@ def test_figures_are_brought_up_to_date_in_place_and_kept_for_a_reload():
     live.draw(second)
     state = widget.get_state()
     assert state["_widget_data"][0]["name"] == "b"
+    assert json.loads(json.dumps(state["_widget_data"]))[0]["z"] == [[1.0, None]]
     assert state["_widget_layout"]["xaxis"]["title"]["text"] == "y"
 
 
