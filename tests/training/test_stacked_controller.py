@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import linear_sum_assignment
 
 from dtoolkit.errors import PlanError
 from dtoolkit.training.stacked import (
@@ -239,6 +240,28 @@ def until_wiped_out(stacks, seed):
         order, S, moved = settled
         way.append((S, moved, order.tobytes()))
     raise AssertionError("all groups are gone")
+
+
+@pytest.mark.parametrize(("n", "r"), [(30, 5), (90, 7)], ids=["plain", "compiled"])
+def test_least_moved_of_many_groups(n, r):
+    """Against SciPy: groups in S copies, a type that has to move costs 1, one that cannot many."""
+    checked = 0
+    for seed in range(4):
+        now = assign(placement(n, r), range(n))
+        for group in np.random.default_rng(seed).permutation(n).tolist():
+            before, now = now, now.lose([group])
+            if isinstance(now, WipeOut):
+                break
+            if not now.moved:
+                continue
+            price = np.full((n, n), n)
+            for g in now.alive:
+                price[list(before.order[g]), g] = 1
+                price[list(before.order[g][: now.S]), g] = 0
+            copies = np.repeat(price, now.S, axis=1)
+            assert copies[linear_sum_assignment(copies)].sum() == now.moved
+            checked += 1
+    assert checked >= 10
 
 
 def least_s(groups, lost):

@@ -129,8 +129,8 @@ class Conditions:
 
 
 _PATCHED = {
-    "needed": "survivors compute what was lost, for the time of one shard, where today's order does "
-    "not cover all types; else a loss costs nothing",
+    "needed": "survivors compute what was lost, for the time of one shard, where today's order "
+    "does not cover all types; else a loss costs nothing",
     "always": "survivors compute for the time of one shard after each loss",
     "free": "survivors compute what was lost in no time",
 }

@@ -57,7 +57,7 @@ class Assignment:
     now: tuple[int, ...] = field(repr=False)
     moved: int = 0
 
-    @property
+    @cached_property
     def computes(self) -> tuple[tuple[int, ...], ...]:
         """Types that each group computes in the steps to come: the first S; none if it is gone."""
         living = set(self.alive)
@@ -91,7 +91,7 @@ class Assignment:
         alive = set(self.alive).difference(gone)
         return assign(self.stacks, alive, S=self.S, order=self.order, held=held)
 
-    @property
+    @cached_property
     def counts(self) -> tuple[tuple[int, ...], ...]:
         """Types that each group counts in the steps to come, ascending."""
         return tuple(
