@@ -62,7 +62,6 @@ class Trace:
     ----------
     ranks : int
     clock_error : float
-    emulated : str
     enabled : bool
         While False, :meth:`extend` drops what it is given: recording is off.
     """
@@ -79,10 +78,34 @@ class Trace:
             raise ValueError(f"ranks must be 0 or more, got {ranks}")
         self.ranks = ranks
         self.clock_error = clock_error
-        self.emulated = emulated
         self.enabled = True
+        self._network = emulated
+        self._marks: dict[int, list[str]] = {}  # what disturbed the links, by launch
         self._events: list[Event] = list(events)
         self._lock = threading.Lock()
+
+    @property
+    def emulated(self) -> str:
+        """The network that was emulated, and links that were made slow, while this was measured."""
+        with self._lock:
+            marks = {launch: list(texts) for launch, texts in self._marks.items()}
+        there = {event.launch for event in self.events} if marks else set()
+        texts = [text for launch, some in marks.items() if launch in there for text in some]
+        return "; ".join(dict.fromkeys(text for text in (self._network, *texts) if text))
+
+    def mark(self, launch: int, text: str) -> None:
+        """Say that messages of a launch were held back, and by what; shown as `emulated`.
+
+        Parameters
+        ----------
+        launch : int
+        text : str
+            Such as ``"a slow link between ranks 0 and 1 (5ms more)"``.
+        """
+        with self._lock:
+            marks = self._marks.setdefault(launch, [])
+            if text not in marks:
+                marks.append(text)
 
     @property
     def events(self) -> list[Event]:
@@ -141,7 +164,10 @@ class Trace:
             and (launches is None or event.launch in launches)
             and (ranks is None or event.rank in ranks)
         )
-        return Trace(kept, ranks=self.ranks, clock_error=self.clock_error, emulated=self.emulated)
+        part = Trace(kept, ranks=self.ranks, clock_error=self.clock_error, emulated=self._network)
+        with self._lock:
+            part._marks = {launch: list(texts) for launch, texts in self._marks.items()}
+        return part
 
     def matrix(
         self,

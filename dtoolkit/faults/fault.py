@@ -174,6 +174,11 @@ class Fault(ABC):
         return False
 
     @property
+    def mark(self) -> str:
+        """What traces of launches say in which a fault has lasted; empty: nothing."""
+        return ""
+
+    @property
     def span(self) -> float | None:
         """Seconds after which a fault that lasts ends by itself; None: never."""
         return None

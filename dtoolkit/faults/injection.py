@@ -18,6 +18,7 @@ from dtoolkit.faults.striking import Striker
 if TYPE_CHECKING:
     from dtoolkit.cluster.cluster import Cluster
     from dtoolkit.cluster.instrument import Site
+    from dtoolkit.comm.trace import Trace
 
 __all__ = ["Fired", "Injection", "inject"]
 
@@ -72,6 +73,8 @@ class Injection:
     ----------
     faults : sequence of Fault
         Those of one moment strike in this order.
+    trace : Trace, optional
+        That of the cluster: launches in which links were slow are marked in it.
 
     Raises
     ------
@@ -79,7 +82,7 @@ class Injection:
         One of them is no fault that can be injected.
     """
 
-    def __init__(self, faults: Sequence[Fault]) -> None:
+    def __init__(self, faults: Sequence[Fault], *, trace: Trace | None = None) -> None:
         for number, fault in enumerate(faults):
             if isinstance(fault, Slow):
                 raise TypeError(
@@ -92,6 +95,7 @@ class Injection:
                     f"got {fault!r}"
                 )
         self.faults = tuple(faults)
+        self._trace = trace
         self._name = uuid.uuid4().hex[:12]
         self._fired: dict[int, Fired] = {}
         self._began: dict[int, float] = {}
@@ -165,6 +169,8 @@ class Injection:
         with self._guard:
             self._began.setdefault(fired.launch, began)
             self._fired.setdefault(number, fired)
+        if self._trace is not None and fired.fault.mark:
+            self._trace.mark(fired.launch, fired.fault.mark)
 
     def __getstate__(self) -> dict[str, Any]:
         with self._guard:
@@ -176,7 +182,7 @@ class Injection:
             }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+        self.__dict__.update(state, _trace=None)
         self._guard = threading.Lock()
 
 
@@ -209,7 +215,7 @@ def inject(cluster: Cluster, *faults: Fault) -> Iterator[Injection]:
     >>> with inject(cluster, Kill(rank=2, at_operation="all_reduce")) as faults:  # doctest: +SKIP
     ...     cluster.run(function)
     """
-    injection = Injection(faults)
+    injection = Injection(faults, trace=cluster.trace)
     injection.check(cluster.size)
     with cluster.instrumented(injection):
         yield injection

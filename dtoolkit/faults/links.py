@@ -56,6 +56,10 @@ class _Link(Fault):
         self._check_rank("source", self.source, ranks)
         self._check_rank("target", self.target, ranks)
 
+    def _is_there(self, site: Site) -> bool:
+        """Whether the link is: ranks may have left, and have other numbers now."""
+        return self.target < site.size and self.target != site.rank
+
 
 @dataclass(frozen=True, repr=False)
 class CutLink(_Link):
@@ -75,7 +79,7 @@ class CutLink(_Link):
 
     def strike(self, site: Site, moment: Moment) -> None:
         """Shut the sockets down."""
-        if self.target < site.size:
+        if self._is_there(site):
             site.cut(self.target)
 
 
@@ -136,9 +140,7 @@ class SlowLink(_Link):
 
     def words(self) -> str:
         """What happens, in words."""
-        how = [] if self.bandwidth is None else [_text(self.bandwidth, "B/s")]
-        how += [] if self.latency is None else [f"{_text(self.latency, 's')} more"]
-        return f"slow the link between ranks {self.source} and {self.target} ({', '.join(how)}),"
+        return f"slow the {self._link()},"
 
     def __str__(self) -> str:
         until = "" if self.until_step is None else f" until step {self.until_step}"
@@ -161,19 +163,29 @@ class SlowLink(_Link):
         return self.for_seconds is None or seconds < self.for_seconds
 
     @property
+    def mark(self) -> str:
+        """What traces of launches say that have met the link."""
+        return f"a slow {self._link()}"
+
+    @property
     def span(self) -> float | None:
         """Seconds for which the link is slow; None where they are not limited."""
         return self.for_seconds
 
     def strike(self, site: Site, moment: Moment) -> None:
         """Hold messages back from now on."""
-        if self.target < site.size:
+        if self._is_there(site):
             site.delay(self.target, seconds=self._delay(), bandwidth=self._rate())
 
     def end(self, site: Site) -> None:
         """Let messages through again."""
-        if self.target < site.size:
-            site.delay(self.target, seconds=None, bandwidth=None)
+        if self._is_there(site):
+            site.delay(self.target)
+
+    def _link(self) -> str:
+        how = [] if self.bandwidth is None else [_text(self.bandwidth, "B/s")]
+        how += [] if self.latency is None else [f"{_text(self.latency, 's')} more"]
+        return f"link between ranks {self.source} and {self.target} ({', '.join(how)})"
 
     def _rate(self) -> float | None:
         return None if self.bandwidth is None else units.bandwidth(self.bandwidth)

@@ -124,10 +124,10 @@ class Striker:
             if self._waiting.pop(number, None) is None:  # another thread was first
                 return
         # Others may have had this rank, or this step, before: the cluster knows.
-        if self._site.claim(f"{self._name}/{number}"):
-            self._site.announce(self._message(number, moment) | {"detail": detail})
-        elif not fault.lasts:
+        first = self._site.claim(f"{self._name}/{number}")
+        if not (first or fault.lasts):  # of what lasts every launch tells
             return
+        self._site.announce(self._message(number, moment) | {"detail": detail})
         if fault.lasts:
             with self._guard:
                 self._lasting[number] = (fault, self._site.clock())
