@@ -110,23 +110,37 @@ class StandingSum(_Standing):
     comm : Communicator
     tensor : torch.Tensor
         Contiguous; the same size and dtype on all ranks, which are compared here, once.
+    message : torch.Tensor, optional
+        Of two ranks only, which tell each other all that they have: memory that begins with the
+        tensor, as uint8. What is behind it travels too.
+
+    Attributes
+    ----------
+    came : torch.Tensor or None
+        The other rank's `message`; filled by every start.
 
     Raises
     ------
     ValueError
-        The tensor is not contiguous.
+        The tensor is not contiguous, or the message cannot travel with it.
     MessageMismatch
         Ranks have tensors of another size or dtype.
     """
 
     operation = "all_reduce"
 
-    def __init__(self, comm: Communicator, tensor: torch.Tensor) -> None:
+    def __init__(
+        self, comm: Communicator, tensor: torch.Tensor, *, message: torch.Tensor | None = None
+    ) -> None:
         super().__init__(comm)
         _check(comm, tensor)
         whole = flat(tensor.detach())
         # Two ranks tell each other all that they have: as many bytes, in one round instead of two.
         self._pair = comm.size == 2
+        self.came: torch.Tensor | None = None
+        if message is not None:
+            self._lay_pair(whole, message)
+            return
         pieces = [whole, whole] if self._pair else list(torch.tensor_split(whole, comm.size))
         own = pieces[comm.rank]
         # What the others send of this rank's share; its own part lies where the sum will.
@@ -135,6 +149,19 @@ class StandingSum(_Standing):
         self._gather = self._others([own] * comm.size), self._others(pieces)
         self._second = None if self._pair else self._summed
         self._count(*([self._spread] if self._pair else [self._spread, self._gather]))
+
+    def _lay_pair(self, whole: torch.Tensor, message: torch.Tensor) -> None:
+        """Where what the two ranks tell each other lies."""
+        if not self._pair or message.data_ptr() != whole.data_ptr():
+            raise ValueError(
+                f"message is for sums of 2 ranks, and begins with the tensor; there are "
+                f"{self._comm.size} ranks"
+            )
+        self.came = torch.empty_like(message)
+        theirs = self.came[: whole.nbytes].view(whole.dtype)
+        self._rows = [whole if p == self._comm.rank else theirs for p in range(2)]
+        self._spread = self._others([message] * 2), self._others([self.came] * 2)
+        self._count(self._spread)
 
     def _first(self) -> tuple[Tensors, Tensors]:
         return self._spread

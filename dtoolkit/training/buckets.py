@@ -2,8 +2,9 @@
 
 Backward gives gradients from the last layer to the first. As soon as those of a bucket are there
 its sum starts, in the background and in the same order on all ranks; a parameter that a rank did
-not use counts as zeros. Which parameters were used, and how many samples, travels in one small
-message beside. Where all gradients together are as small as that, they travel in it.
+not use counts as zeros. Which parameters were used, how many samples, and when the rank was ready
+travels in one small message behind, of two ranks as the end of the last bucket. Where all gradients
+together are as small as that, they travel in it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ MEGABYTES = 25.0
 """Size of a bucket: few messages, and of a large model the first leaves early."""
 
 _SMALL = 1024  # bytes of gradients that go with the small message: one round instead of two
-_HEAD = 16  # bytes of the small message before the flags: samples, and the caller's flag
+_HEAD = 16  # bytes of the small message before the flags
+_READY, _SAMPLES, _FLAG = slice(0, 8), slice(8, 12), 12  # float64, int32 and a byte of the head
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Totals:
     flagged : bool
         Whether any rank raised the flag.
     idle : float
-        Seconds from this rank's own arrival until the last one had arrived.
+        Seconds from when this rank was ready until the last one was, as exact as clocks agree.
     """
 
     samples: tuple[int, ...]
@@ -63,6 +65,8 @@ class Buckets:
     comm : Communicator
     megabytes : float
         Size of a bucket.
+    clock : callable
+        Seconds on a clock that all ranks share.
 
     Raises
     ------
@@ -76,8 +80,9 @@ class Buckets:
         comm: Any,
         *,
         megabytes: float = MEGABYTES,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._comm = comm
+        self._comm, self._clock = comm, clock
         self._names = [name for name, _ in parameters]
         self._parameters = [value for _, value in parameters]
         groups = _groups(self._parameters, megabytes)
@@ -85,12 +90,21 @@ class Buckets:
         sizes = [sum(self._parameters[number].nbytes for number in group) for group in groups]
         self._together = sum(sizes) <= min(_SMALL, megabytes * 2**20)
         room = sum(-(-size // _HEAD) * _HEAD for size in sizes) if self._together else 0
+        self._pair = comm.size == 2 and not self._together
+        last = -(-sizes[-1] // _HEAD) * _HEAD if self._pair else 0
         device = self._parameters[0].device if parameters else comm.device
-        self._told = torch.zeros(_HEAD + flags + room, dtype=torch.uint8, device=device)
+        message = torch.zeros(last + _HEAD + flags + room, dtype=torch.uint8, device=device)
+        self._last, self._told = message[:last], message[last:]
         self._flags = slice(_HEAD, _HEAD + len(parameters))
         self._lay(groups, sizes, _HEAD + flags)
         self._telling = StandingGather(comm, self._told)
-        self._sums = [] if self._together else [StandingSum(comm, b.flat) for b in self._buckets]
+        self._sums: list[StandingSum] = []
+        if not self._together:
+            messages = [None] * (len(groups) - 1) + [message if self._pair else None]
+            self._sums = [
+                StandingSum(comm, bucket.flat, message=one)
+                for bucket, one in zip(self._buckets, messages, strict=True)
+            ]
         self._step = 0
         self._armed = False
         self._used = [False] * len(parameters)
@@ -130,30 +144,26 @@ class Buckets:
             A gradient of this rank is not finite.
         """
         self._armed = False
-        while len(self._under_way) < len(self._sums) - 1:
-            self._send()
         if self._together:
             for bucket in self._buckets:
                 self._ready(bucket)
-        self._told[:8] = torch.tensor([samples]).view(torch.uint8)
-        self._told[8] = flag
-        self._told[self._flags] = torch.tensor(self._used, dtype=torch.uint8)
-        # The last bucket needs the first layer's gradient, and so the end of backward: the small
-        # message goes before it, and what it waits for is other ranks, not bytes.
-        arrival = time.perf_counter()
-        with self._comm.phase("gradients"):
-            self._telling.run()
-        idle = time.perf_counter() - arrival
-        if self._sums:
+        ready = self._fill(samples, flag)
+        while len(self._under_way) < len(self._sums):
             self._send()
+        if not self._pair:
+            with self._comm.phase("gradients"):
+                self._telling.run()
         for pending in self._under_way:
             pending.wait()
-        said = self._telling.whole
+        said = self._said()
         if self._together:
             self._add(said)
         self._give(said[:, self._flags].amax(0).tolist() if self._parameters else [])
-        counts = said[:, :8].contiguous().view(torch.int64)[:, 0].tolist()
-        return Totals(tuple(counts), bool(said[:, 8].any()), idle)
+        # What is told may wait for the gradients' bytes: so each rank says when it was ready.
+        last = float(_read(said[:, _READY], torch.float64).max())
+        idle = min(max(last - ready, 0.0), self._clock() - ready)
+        counts = _read(said[:, _SAMPLES], torch.int32).tolist()
+        return Totals(tuple(counts), bool(said[:, _FLAG].any()), idle)
 
     def close(self) -> None:
         """Leave the parameters alone."""
@@ -170,6 +180,8 @@ class Buckets:
             start += -(-size // _HEAD) * _HEAD
             if self._together:
                 flat = self._told[span].view(first.dtype)
+            elif self._pair and place == len(groups) - 1:
+                flat = self._last[:size].view(first.dtype)
             else:
                 flat = torch.zeros(
                     size // first.element_size(), dtype=first.dtype, device=first.device
@@ -222,6 +234,24 @@ class Buckets:
         with self._comm.phase("gradients"):
             self._under_way.append(self._sums[place].start())
 
+    def _fill(self, samples: int, flag: bool) -> float:
+        """Write the small message; when that was."""
+        ready = self._clock()
+        self._told[_READY] = torch.tensor([ready], dtype=torch.float64).view(torch.uint8)
+        self._told[_SAMPLES] = torch.tensor([samples], dtype=torch.int32).view(torch.uint8)
+        self._told[_FLAG] = flag
+        self._told[self._flags] = torch.tensor(self._used, dtype=torch.uint8)
+        return ready
+
+    def _said(self) -> torch.Tensor:
+        """The small messages of all ranks, which have come."""
+        if not self._pair:
+            return self._telling.whole
+        came = self._sums[-1].came
+        assert came is not None
+        rows = [self._told, came[len(self._last) :]]
+        return torch.stack(rows if self._comm.rank == 0 else rows[::-1])
+
     def _ready(self, bucket: _Bucket) -> None:
         """Zeros for what was not used here; refuse what is not finite."""
         for number in bucket.numbers:
@@ -257,6 +287,11 @@ class _Bucket:
         wide = torch.float32 if self.flat.element_size() < 4 else self.flat.dtype
         total = self.flat.sum(dtype=wide).item()
         return cmath.isfinite(total)
+
+
+def _read(columns: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """One number a rank."""
+    return columns.contiguous().view(dtype)[:, 0]
 
 
 def _groups(parameters: list[nn.Parameter], megabytes: float) -> list[list[int]]:

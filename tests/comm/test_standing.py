@@ -55,6 +55,33 @@ def test_bits_and_bytes(cluster_of: Any, ranks: int) -> None:
     assert not [line for lines in cluster_of(ranks).run(sums) for line in lines]
 
 
+def with_more(ctx: Any) -> list[str]:
+    """Of two ranks: what lies behind the tensor travels with its sum."""
+    wrong = []
+    for dtype in DTYPES:
+        message = torch.zeros(7 * 16 + 5, dtype=torch.uint8)
+        tensor = message[: 7 * dtype.itemsize].view(dtype)
+        standing = StandingSum(ctx.comm, tensor, message=message)
+        for turn in range(3):
+            tensor.copy_(torch.arange(7) + ctx.rank + turn)
+            message[-5:] = 10 * ctx.rank + turn
+            want, sent = ctx.comm.all_reduce(tensor), ctx.recorder.sent
+            standing.start().wait()
+            if not torch.equal(tensor, want):
+                wrong.append(f"{dtype}: {tensor} for {want}")
+            if standing.came[-5:].tolist() != [10 * (1 - ctx.rank) + turn] * 5:
+                wrong.append(f"{dtype}: {standing.came[-5:]} came")
+            if ctx.recorder.sent - sent != len(message):
+                wrong.append(f"{dtype}: {ctx.recorder.sent - sent} bytes")
+    return wrong
+
+
+def test_of_two_ranks_more_can_travel(cluster2: Any, cluster1: Any) -> None:
+    assert cluster2.run(with_more) == [[], []]
+    with pytest.raises(Exception, match="sums of 2 ranks"):
+        cluster1.run(with_more)
+
+
 def several(ctx: Any) -> bool:
     tensors = [torch.full((100_000,), float(ctx.rank + n)) for n in range(6)]
     standing = [StandingSum(ctx.comm, tensor) for tensor in tensors]

@@ -71,7 +71,9 @@ class DataParallel(Strategy):
         self._buffers = SharedBuffers(replica)
         if replica.size > 1:
             learned = [] if self._stream else replica.parameters
-            self._buckets = Buckets(learned, replica.comm, megabytes=self.megabytes)
+            self._buckets = Buckets(
+                learned, replica.comm, megabytes=self.megabytes, clock=replica.ctx.clock
+            )
 
     def step(self, replica: Replica, step: int) -> StepReport:
         """See :meth:`Strategy.step`."""
