@@ -6,6 +6,7 @@ import pytest
 
 from dtoolkit.cluster.membership import (
     Asked,
+    Broke,
     Came,
     Expired,
     Form,
@@ -99,6 +100,24 @@ CASES = {
         [Form(("a", "b", "c"), frozenset())],
         ("a", "b", "c"),
     ),
+    "the survivors go on alone if one of them says so": (
+        ABC,
+        [Lost("b"), Came("d"), Asked("a", 3, True), Asked("c", 0)],
+        [Tell(("a", "c"), (1,)), Form(("a", "c"), frozenset())],
+        ("a", "c"),
+    ),
+    "a connection broke and nobody is lost: all leave the group": (
+        ABC,
+        [Broke("b"), Asked("b", 0), Asked("a", 0), Asked("c", 0)],
+        [Tell(("a", "b", "c"), ()), Form(("a", "b", "c"), frozenset())],
+        ("a", "b", "c"),
+    ),
+    "a connection broke while some wait for the next group": (
+        ABC,
+        [Asked("a", 0), Broke("a"), Broke("x"), Asked("b", 0), Asked("c", 0)],
+        [Tell(("b", "c"), ()), Form(("a", "b", "c"), frozenset())],
+        ("a", "b", "c"),
+    ),
     "news that is no news": (
         ABC,
         [Lost("x"), Came("a"), Asked("x", 0), Lost("b"), Lost("b")],
@@ -145,3 +164,15 @@ def test_a_member_goes_while_the_group_is_formed(goes: str) -> None:
     state, actions = step(state, Lost(goes))
     want = {"d": Form(("a", "c"), frozenset()), "c": Form(("a", "d"), frozenset("d"))}
     assert actions == [want[goes]]
+
+
+def test_how_many_could_join() -> None:
+    state, seen = ABC, []
+    words = [Came("d"), Lost("a"), Came("e"), Asked("b", 0, True), Asked("c", 0), Lost("d")]
+    for event in words:
+        state, _ = step(state, event)
+        seen.append(state.joinable)
+    assert seen == [0, 1, 1, 1, 1, 1]
+    assert state == State(("b", "c"), 3, waiting=("e",))
+    state, _ = step(state, Lost("e"))
+    assert state.joinable == 0
