@@ -64,6 +64,8 @@ def reconfigure(
     schedules of one's own) are not known here. N:M masks are cut as well, and may keep another
     pattern then: make the Sparsifier again.
     """
+    if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
+        raise TypeError(f"optimizer={optimizer!r}: wanted a torch.optim.Optimizer or None")
     plan = plan_cuts(
         model,
         example_inputs,
