@@ -79,7 +79,7 @@ def _up(endured: float, given: Conditions) -> float:
 
 
 def _shrunk(n: int, given: Conditions) -> Expected:
-    """With ever fewer groups: loss after loss, each after the mean time and each for a step.
+    """With ever fewer groups: loss after loss, each after the mean time and each for a shard.
 
     As far as the run goes; one that goes on when the last group is lost is restarted with all.
     """
@@ -88,11 +88,11 @@ def _shrunk(n: int, given: Conditions) -> Expected:
     for lost in range(n):
         S = fewest_computed(n, lost)
         a_step = S * given.compute + given.reduce[0]
-        void = S * given.compute if lost else 0.0
-        made = min(max(given.mtbf - void, 0.0) / a_step, left)
+        patch = given.compute if lost else 0.0
+        made = min(max(given.mtbf - patch, 0.0) / a_step, left)
         steps, shards, left = steps + made, shards + made * S, left - made
         busy += made * a_step
-        spent += given.mtbf if left > 0 else void + made * a_step
+        spent += given.mtbf if left > 0 else patch + made * a_step
         if left <= 0:
             break
     up = busy / spent * (_up(float(n), given) if left > 0 else 1.0)
@@ -100,10 +100,9 @@ def _shrunk(n: int, given: Conditions) -> Expected:
 
 
 def _rejoined(n: int, given: Conditions) -> Expected:
-    """With newcomers: while one is awaited some compute two shards; each loss costs a step."""
+    """With newcomers: while one is awaited some compute two shards; each loss costs one more."""
     awaited = 1 - math.exp(-given.replace / given.mtbf)
-    double = 2 if n > 1 else 1
-    lost = double * given.compute + given.catch_up
+    lost = given.compute + given.catch_up
     endured = endurable_replaced(n, replace=given.replace, mtbf=given.mtbf)
     up = max(0.0, 1 - lost / given.mtbf) * _up(endured, given)
-    return Expected(n, endured, 1 + awaited * (double - 1), up)
+    return Expected(n, endured, 1 + awaited * (n > 1), up)

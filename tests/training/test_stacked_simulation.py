@@ -152,13 +152,13 @@ def test_stacks_are_patched_when_s_rises_and_masked_when_they_cover():
 def test_shards_are_shared_and_newcomers_join():
     state = Shrinking(4)
     assert [(state.lose(0.0, 0.0), state.S) for _ in range(4)] == [
-        ("void", 2),
-        ("void", 2),
-        ("void", 4),
+        ("patched", 2),
+        ("patched", 2),
+        ("patched", 4),
         ("fatal", 4),
     ]
     state = Rejoining(4, replace=60.0, mtbf=1e6)
-    assert state.lose(0.0, 100.0) == "void"
+    assert state.lose(0.0, 100.0) == "patched"
     assert (state.begin(159.0), state.S) == (False, 2)
     assert (state.begin(160.0), state.S) == (True, 1)
     assert state.endurable == float("inf")

@@ -72,13 +72,11 @@ class Conditions:
             return math.inf
         return best_period(save=self.save, restart=self.restart, failure=self.mtbf * endurable)
 
-    def again(self, policy: str, effect: str, S: int) -> float:
-        """Seconds in which survivors compute again after a loss."""
-        if effect == "void":
-            return S * self.compute
-        always = self.patch == "always" and effect == "masked"
+    def again(self, policy: str, effect: str) -> float:
+        """Seconds in which survivors compute after a loss what was lost with it."""
+        always = self.patch == "always" and effect == "masked" and policy == "stacked"
         patched = self.patch != "free" and effect == "patched"
-        return self.compute if policy == "stacked" and (always or patched) else 0.0
+        return self.compute if always or patched else 0.0
 
     def gaps(self, seed: int) -> Iterator[float]:
         """Seconds from one failure to the next, Weibull."""
@@ -120,10 +118,11 @@ class Conditions:
                 replicas = "neighbours: any r groups in a row share a type"
             rules.append(f"replication computes r shards a group always; replicas are {replicas}")
         if "shrink" in policies or "replica" in policies:
+            again = "" if self.patch == "free" else ", and computed in the time of one"
             rules.append(
-                "shrink and replica: a step in which a group is lost is made again, the shards "
-                f"spread over those that are left; for a replica a newcomer is there after "
-                f"{self.replace:g} s and receives the state in {self.catch_up:g} s"
+                f"shrink and replica: shards of a group that is lost are spread over those that "
+                f"are left{again}; for a replica a newcomer is there after {self.replace:g} s and "
+                f"receives the state in {self.catch_up:g} s, while all wait"
             )
         return tuple(rules)
 

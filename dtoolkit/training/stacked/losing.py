@@ -1,4 +1,4 @@
-"""What a loss does to a run, by policy: nothing, a patch, a step again, or an end and a restart."""
+"""What a loss does to a run, by policy: nothing, a patch, or the end until it is restarted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dtoolkit.training.stacked.settling import settle
 
 __all__ = ["Effect", "Losing", "Masked", "Rejoining", "Replicated", "Shrinking"]
 
-Effect = Literal["masked", "patched", "void", "fatal"]
+Effect = Literal["masked", "patched", "fatal"]
 
 
 class Losing:
@@ -133,7 +133,7 @@ class Shrinking(Losing):
 
     def _go_on_without(self, group: int) -> Effect:
         self._share()
-        return "void"
+        return "patched"
 
     def _share(self) -> None:
         self.S = -(-len(self._types) // len(self._alive))

@@ -48,7 +48,7 @@ class Outcome:
         Steps that counted; those that were made and lost with a wipe-out.
     failures, wipe_outs, checkpoints, patches : int
         Groups that were lost; losses that ended in a restart; checkpoints written; losses after
-        which shards were computed again, to patch stacks or the whole step.
+        which survivors computed something beside what they did anyway.
     computed : float
         Mean shards a group and step.
     """
@@ -163,8 +163,8 @@ def simulate(
     r : int, optional
         Redundancy of the stacks; by default :func:`~dtoolkit.training.stacked.best_redundancy`.
     policies : sequence of {"checkpoint", "replication", "stacked", "shrink", "replica"}
-        "checkpoint" has no redundancy; "shrink" goes on with fewer groups, which share all shards,
-        and makes the step again; "replica" does so until a newcomer has caught up.
+        "checkpoint" has no redundancy; "shrink" goes on with fewer groups, which share all
+        shards; "replica" does so until a newcomer has caught up.
     steps : int
     mtbf, shape : float
         Mean seconds between losses of a group, anywhere, and the Weibull shape of the intervals; a
@@ -257,8 +257,8 @@ def _run(policy: Policy, state: Losing, given: Conditions, seed: int) -> Outcome
         while failure < end and effect != "fatal":
             failures += 1
             effect = state.lose(next(victims), failure)
-            patches += effect in ("patched", "void")
-            end += given.again(policy, effect, state.S)
+            patches += effect == "patched"
+            end += given.again(policy, effect)
             failure += next(gaps)
         if effect == "fatal":
             wipe_outs, lost = wipe_outs + 1, lost + done + 1 - saved
