@@ -19,6 +19,9 @@ from dtoolkit.sparsity.distributions import (
     UniformPlus,
 )
 from dtoolkit.sparsity.group_lasso import GroupLasso
+from dtoolkit.sparsity.heads import dominating_heads, head_similarity
+from dtoolkit.sparsity.heads_folding import FoldedHeads, fold_heads
+from dtoolkit.sparsity.heads_parts import HeadParts
 from dtoolkit.sparsity.masks import masks_of, remove_masks
 from dtoolkit.sparsity.methods import (
     SET,
@@ -30,6 +33,7 @@ from dtoolkit.sparsity.methods import (
     RigL,
     Static,
 )
+from dtoolkit.sparsity.neuroprune import NeuroPrune, attention_penalty, degree_penalty
 from dtoolkit.sparsity.prunetrain import PruneTrain
 from dtoolkit.sparsity.schedules import Constant, Cosine, Cubic, Schedule
 from dtoolkit.sparsity.sparsifier import Sparsifier
@@ -73,11 +77,14 @@ __all__ = [
     "ERKPlus",
     "ErdosRenyi",
     "Explicit",
+    "FoldedHeads",
     "GroupLasso",
+    "HeadParts",
     "Layer",
     "Magnitude",
     "MemoryUse",
     "Method",
+    "NeuroPrune",
     "NofM",
     "PruneTrain",
     "RandomGrowth",
@@ -93,8 +100,13 @@ __all__ = [
     "UniformPlus",
     "Unstructured",
     "apply_cuts",
+    "attention_penalty",
     "compile_sparse",
+    "degree_penalty",
+    "dominating_heads",
+    "fold_heads",
     "grown_batch",
+    "head_similarity",
     "masks_of",
     "memory_use",
     "plan_cuts",

@@ -82,7 +82,7 @@ class Execution:
         """Return what was made of these tensors, or make it again if they are others by now."""
         # A version counts what was written in place; tensors made in inference mode have none.
         stamp = tuple(
-            (t.data_ptr(), t.device, t.dtype, -1 if t.is_inference() else t._version)
+            (t.data_ptr(), t.shape, t.device, t.dtype, -1 if t.is_inference() else t._version)
             for t in tensors
         )
         stored, value = self._kept.get(name, (None, None))

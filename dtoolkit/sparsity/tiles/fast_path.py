@@ -37,14 +37,13 @@ def leave_fast_path(model: nn.Module, changed: Iterable[nn.Module]) -> None:
             setattr(module, setting, 0)
 
 
-def allow_fast_path(model: nn.Module, changed: Iterable[nn.Module] = ()) -> None:
-    """Undo :func:`leave_fast_path`, but where one of these modules is still in the layer."""
-    these = {id(module) for module in changed}
+def allow_fast_path(model: nn.Module) -> None:
+    """Undo :func:`leave_fast_path`, but where a module with a forward pass of its own is inside."""
     for module in model.modules():
         setting = _setting(module)
         if setting is None or _BEFORE not in module.__dict__:
             continue
-        if not any(id(inner) in these for inner in module.modules()):
+        if not any(hasattr(inner, "own_forward") for inner in module.modules()):
             setattr(module, setting, module.__dict__.pop(_BEFORE))
 
 

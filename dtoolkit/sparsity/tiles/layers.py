@@ -23,6 +23,7 @@ __all__ = ["COMPILED", "SparseConv2d", "SparseLinear", "sparse_class"]
 class _Sparse:
     """What compiled layers share."""
 
+    own_forward: ClassVar[bool] = True
     ordinary: ClassVar[type[nn.Module]]
     _execution: Execution
     weight: torch.Tensor
