@@ -57,13 +57,14 @@ class Mailbox:
         self._comm._record("recv", self._phase, began, call.ended, {}, here.numel())
         return here
 
-    def tell(self, data: torch.Tensor, host: int) -> None:
-        """Send a message that has no answer."""
+    def tell(self, data: torch.Tensor, host: int) -> list[Pending]:
+        """Send a message that has no answer; what is returned must have ended before the next."""
         began = self._begins("send")
         calls = between_pairs(self._transport, {host: _block(data)}, {}, _BLOCKS)
-        for call in [*calls, *self._rest(data, host)]:
-            call.wait()
-        self._comm._record("send", self._phase, began, call.ended, {host: data.numel()}, 0)
+        calls += self._rest(data, host)
+        end = time.perf_counter()
+        self._comm._record("send", self._phase, began, end, {host: data.numel()}, 0)
+        return calls
 
     def take(self) -> Pending:
         """Take the next message of any rank; ``wait()`` gives it, and who sent it."""

@@ -31,6 +31,7 @@ __all__ = [
     "Average",
     "Finished",
     "OneMore",
+    "Ready",
     "Round",
     "Simulation",
     "Wait",
@@ -38,6 +39,7 @@ __all__ = [
     "local_steps",
     "react",
     "simulate",
+    "stops",
 ]
 
 Time = float | Fraction
@@ -117,6 +119,11 @@ class Finished:
 
 
 @dataclass(frozen=True)
+class Ready(Finished):
+    """A worker has finished a local step, and knows by itself that it goes to the average."""
+
+
+@dataclass(frozen=True)
 class OneMore:
     """The worker makes one more local step."""
 
@@ -149,6 +156,11 @@ Action = OneMore | Wait | Average
 def react(state: Round, event: Finished) -> tuple[Round, tuple[Action, ...]]:
     """What follows when a worker has finished a local step.
 
+    Parameters
+    ----------
+    state : Round
+    event : Finished or Ready
+
     Returns
     -------
     state : Round
@@ -166,7 +178,7 @@ def react(state: Round, event: Finished) -> tuple[Round, tuple[Action, ...]]:
     worker = Worker(event.seconds, event.now, before.steps + 1)
     started = event.now - event.seconds if state.started is None else state.started
     state = replace(state, workers={**state.workers, event.rank: worker}, started=started)
-    if not _should_stop(state, event.rank, event.now):
+    if not (isinstance(event, Ready) or stops(state, event.rank, event.now)):
         return state, (OneMore(event.rank),)
     workers = {**state.workers, event.rank: replace(worker, ready=True)}
     if not all(one.ready for one in workers.values()):
@@ -174,6 +186,24 @@ def react(state: Round, event: Finished) -> tuple[Round, tuple[Action, ...]]:
     fresh = {rank: Worker(one.seconds) for rank, one in workers.items()}
     average = Average({rank: one.steps for rank, one in workers.items()})
     return Round(fresh, None, state.number + 1), (Wait(event.rank), average)
+
+
+def stops(state: Round, rank: int, now: Time) -> bool:
+    """Whether a worker that has just finished a local step, as `state` says, makes no further one.
+
+    It holds of whatever `state` knows of the others: the state server's knowledge, or what a worker
+    has heard of them at the end of the last round.
+    """
+    slow = state.slowest
+    if slow is None or rank == slow or state.workers[slow].ready:
+        return True
+    slowest, mine = state.workers[slow], state.workers[rank]
+    since = state.started if slowest.finished is None else slowest.finished
+    times = [worker.seconds for worker in state.workers.values() if worker.seconds is not None]
+    assert slowest.seconds is not None
+    assert mine.seconds is not None
+    assert since is not None
+    return mine.seconds + min(times) / 2 > slowest.seconds + since - now
 
 
 def local_steps(times: Sequence[float]) -> list[int]:
@@ -286,19 +316,6 @@ def checked_times(times: Sequence[float]) -> list[Fraction]:
         if not 0 < one < float("inf"):
             raise ValueError(f"times[{rank}] is {one}: wanted a time above 0")
     return [rational(one) for one in times]
-
-
-def _should_stop(state: Round, rank: int, now: Time) -> bool:
-    slow = state.slowest
-    if slow is None or rank == slow or state.workers[slow].ready:
-        return True
-    slowest, mine = state.workers[slow], state.workers[rank]
-    since = state.started if slowest.finished is None else slowest.finished
-    times = [worker.seconds for worker in state.workers.values() if worker.seconds is not None]
-    assert slowest.seconds is not None
-    assert mine.seconds is not None
-    assert since is not None
-    return mine.seconds + min(times) / 2 > slowest.seconds + since - now
 
 
 def _one_round(

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Met", "RoundEnd"]
 
-_HEAD = 16  # bytes: when this rank was ready, and its samples, as float64
+_HEAD = 32  # bytes, of float64: when this rank was ready, its samples, and one number more
+_ALIGNED = 16  # bytes: where any dtype may begin
 _SMALL = 1024  # bytes of a model that go with them: one round of messages instead of three
 
 
@@ -31,6 +32,8 @@ class Met:
     ----------
     samples : list of float
         That each rank has used in the round.
+    numbers : list of float
+        That each rank has told beside.
     idle : float
         Seconds from when this rank was ready until the last one was, as exact as clocks agree.
     rows : torch.Tensor
@@ -38,6 +41,7 @@ class Met:
     """
 
     samples: list[float]
+    numbers: list[float]
     idle: float
     rows: torch.Tensor
 
@@ -59,7 +63,7 @@ class RoundEnd:
         self._places: list[tuple[str, torch.dtype, torch.Size, slice]] = []
         end = _HEAD
         for name, value in model_parts(replica.model).items():
-            start = -(-end // _HEAD) * _HEAD  # where any dtype may begin
+            start = -(-end // _ALIGNED) * _ALIGNED
             end = start + value.nbytes
             self._places.append((name, value.dtype, value.shape, slice(start, end)))
         self._along = whole and end <= _SMALL
@@ -67,10 +71,11 @@ class RoundEnd:
         self._mine = self._laid(self._told) if self._along else {}
         self._telling = StandingGather(replica.comm, self._told)
 
-    def meet(self, samples: float) -> Met:
-        """Tell what this rank has used, and wait for all."""
+    def meet(self, samples: float, number: float = 0.0) -> Met:
+        """Tell what this rank has used, and any number, and wait for all."""
         ready = self._clock()
-        self._told[:_HEAD] = torch.tensor([ready, samples], dtype=torch.float64).view(torch.uint8)
+        head = torch.tensor([ready, samples, number, 0.0], dtype=torch.float64)
+        self._told[:_HEAD] = head.view(torch.uint8)
         if self._along:
             for name, value in model_parts(self._model).items():
                 self._mine[name].copy_(value)
@@ -79,7 +84,7 @@ class RoundEnd:
         rows = self._telling.whole
         heads = rows[:, :_HEAD].contiguous().view(torch.float64)
         idle = min(max(float(heads[:, 0].max()) - ready, 0.0), waited)
-        return Met(heads[:, 1].tolist(), idle, rows)
+        return Met(heads[:, 1].tolist(), heads[:, 2].tolist(), idle, rows)
 
     def mean(self, met: Met) -> dict[str, torch.Tensor]:
         """What :func:`~dtoolkit.training.averaging.average_model` gives; collective."""

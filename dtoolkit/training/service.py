@@ -29,8 +29,8 @@ __all__ = ["Answer", "Service"]
 
 Answer = Callable[[int, Message], Iterable[tuple[int, Message]]]
 """``answer(source, message)`` gives the replies that follow: (rank, message) pairs, for the rank
-that asked or for others that asked before; each rank that asks gets one in the end. One question at
-a time is answered."""
+that asked or for others that asked before; each rank that asks gets one in the end, and who told
+something gets none. One message at a time is answered."""
 
 _HOST = 0
 _CLOSE, _FAILED = -1, -2  # kinds of a service's own messages
@@ -61,6 +61,7 @@ class Service:
         self._mailbox = Mailbox(own)
         self.hosts = own.rank == _HOST
         self._open = True
+        self._leaving: list[Pending] = []  # what was told last
         self._host: _Host | None = None
         if self.hosts:
             self._host = _Host(own, self._mailbox, answer, threads)
@@ -85,6 +86,23 @@ class Service:
             raise kind(f"the service on rank {_HOST} failed: {text}")
         return reply
 
+    def tell(self, message: Message) -> None:
+        """Send a message to which there is no answer; go on at once.
+
+        What it makes the service fail with is raised by the next question.
+
+        Raises
+        ------
+        Exception
+            On rank 0: what the thread ended in.
+        """
+        if self._host is not None:
+            self._host.told(message)
+            return
+        for call in self._leaving:
+            call.wait()
+        self._leaving = self._mailbox.tell(pack(message), _HOST)
+
     def close(self) -> None:
         """End this rank's part; all ranks call. Rank 0 waits for the others, a few seconds at most.
 
@@ -99,7 +117,9 @@ class Service:
         if self._host is not None:
             self._host.close(_PATIENCE)
         else:
-            self._mailbox.tell(pack(Message(_CLOSE)), _HOST)
+            self.tell(Message(_CLOSE))
+            for call in self._leaving:
+                call.wait()
 
     def end(self, *, quiet: bool) -> None:
         """End this rank's part whatever happened: an error goes by, or not all has been answered.
@@ -140,9 +160,7 @@ class _Host:
     # ------------------------------------------------------------------ in the rank's thread
 
     def ask(self, message: Message) -> Message:
-        self._check()
-        with self._turn:  # here, not in the thread: nobody is to be woken for it
-            self._one(self._comm.rank, message)
+        self.told(message)
         while True:
             try:
                 reply = self._replies.get(timeout=POLL)
@@ -153,6 +171,11 @@ class _Host:
                 assert self._failure is not None
                 raise self._failure
             return reply
+
+    def told(self, message: Message) -> None:
+        self._check()
+        with self._turn:  # here, not in the thread: nobody is to be woken for it
+            self._one(self._comm.rank, message)
 
     def abandon(self) -> None:
         self._inbox.put(None)

@@ -32,7 +32,8 @@ def asked(ctx: Any, in_order: bool) -> list[str]:
             wrong.append(f"{length} bytes: {reply}")
         if ctx.recorder.sent - sent != length:
             wrong.append(f"{length} bytes: {ctx.recorder.sent - sent} counted")
-    box.tell(torch.zeros(700, dtype=torch.uint8), 0)
+    for call in box.tell(torch.zeros(700, dtype=torch.uint8), 0):
+        call.wait()
     return wrong
 
 

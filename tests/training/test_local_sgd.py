@@ -132,7 +132,7 @@ def test_bytes_and_history(cluster4):
     run = dt.train(cluster4, task, LocalSGD(3), steps=STEPS)
     # Two rounds in which all tell all: when and how many samples, and so small a model with it,
     # of which each tensor begins at a multiple of 16 bytes.
-    ends = [16]
+    ends = [32]
     for value in run.state.model.values():
         ends.append(-(-ends[-1] // 16) * 16 + value.nbytes)
     assert run.trace.filter(phase="averaging").total == 2 * 4 * 3 * ends[-1]
@@ -148,7 +148,7 @@ def test_compressed_bytes(cluster4):
     run = dt.train(cluster4, task, LocalSGD(3), steps=STEPS, compression=coder)
     sent = run.trace.filter(phase="averaging", operation="all_gather").total
     assert coder.payload_bytes(1000, torch.float32) == 10 * 8
-    assert sent == 2 * 4 * 3 * (16 + 10 * 8)  # rounds x ranks x peers x (when and samples, payload)
+    assert sent == 2 * 4 * 3 * (32 + 10 * 8)  # rounds x ranks x peers x (when and samples, payload)
 
 
 def test_settings_are_checked():

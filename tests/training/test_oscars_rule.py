@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtoolkit.training.oscars import Finished, Round, Wait, local_steps, react, simulate
+from dtoolkit.training.oscars import (
+    Finished,
+    OneMore,
+    Ready,
+    Round,
+    Wait,
+    local_steps,
+    react,
+    simulate,
+    stops,
+)
 
 times = st.lists(st.integers(1, 200).map(lambda n: n / 16), min_size=1, max_size=6)
 
@@ -83,6 +93,18 @@ def test_the_slowest_is_ready_before_the_others_expected_it() -> None:
     state, done = react(state, Finished(0, 2.0, 1.0))
     assert done[0] == Wait(0)
     assert done[1].steps == {0: 2, 1: 1}
+    assert state.number == 1
+
+
+def test_who_goes_by_itself_is_believed() -> None:
+    state = Round.of((0, 1), {0: 1.0, 1: 10.0})
+    after, done = react(state, Finished(0, 1.0, 1.0))
+    assert done == (OneMore(0),)
+    assert not stops(after, 0, 1.0)
+    state, done = react(state, Ready(0, 1.0, 1.0))
+    assert done == (Wait(0),)
+    state, done = react(state, Ready(1, 9.0, 9.0))
+    assert done[1].steps == {0: 1, 1: 1}
     assert state.number == 1
 
 

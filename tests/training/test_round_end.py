@@ -28,9 +28,9 @@ def rounds(ctx: Any, samples: list[int], room: int) -> list[str]:
         end = made(ctx, model)
         wrong = []
         for turn in range(2):
-            met = end.meet(samples[ctx.rank])
+            met = end.meet(samples[ctx.rank], 0.5 * ctx.rank)
             got, want = end.mean(met), average_model(ctx.comm, model, samples)
-            if met.samples != samples:
+            if met.samples != samples or met.numbers != [0.5 * r for r in range(ctx.size)]:
                 wrong.append(f"samples {met.samples}")
             wrong += [n for n, value in want.items() if not torch.equal(got[n], value)]
             wrong += [f"also {name}" for name in got.keys() ^ want.keys()]
@@ -61,7 +61,7 @@ def test_who_waits_is_idle_and_without_a_model_little_travels(cluster2: Any) -> 
     (early, sent), (late, _) = cluster2.run(waiting)
     assert early > 0.1
     assert late == 0.0
-    assert sent == 16
+    assert sent == 32
 
 
 def test_models_as_one_place_averages_them(cluster2: Any) -> None:

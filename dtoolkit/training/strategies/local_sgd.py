@@ -17,7 +17,7 @@ from dtoolkit.training.averaging import (
 from dtoolkit.training.compression import Stream, as_compressor, elements
 from dtoolkit.training.local_step import check_workers, load_local, local_state, local_step
 from dtoolkit.training.optimizer_average import average_optimizer
-from dtoolkit.training.round_end import RoundEnd
+from dtoolkit.training.round_end import Met, RoundEnd
 from dtoolkit.training.strategy import Promise, StepReport, Strategy
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class LocalSGD(Strategy):
         idle = 0.0
         if self.meets(step):
             with replica.comm.phase("averaging"):
-                idle = self._average(replica, step)
+                idle = self._average(replica, step).idle
         return StepReport(
             done.loss_sum,
             done.samples,
@@ -168,9 +168,9 @@ class LocalSGD(Strategy):
         )
         return self.optimizer_state == "own" and not plain
 
-    def _average(self, replica: Replica, step: int) -> float:
-        """End a round; seconds of waiting for the others."""
-        met = self._end.meet(self._samples)
+    def _average(self, replica: Replica, step: int, number: float = 0.0) -> Met:
+        """End a round; `number` is told to all."""
+        met = self._end.meet(self._samples, number)
         if self._stream is None:
             load_average(replica.model, self._end.mean(met))
         else:
@@ -180,7 +180,7 @@ class LocalSGD(Strategy):
         self._samples = 0
         self._rounds += 1
         self._within = False
-        return met.idle
+        return met
 
     def _add_changes(
         self, replica: Replica, stream: Stream, step: int, counts: list[float]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -23,14 +24,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Oscars"]
 
-_FINISHED, _ONE_MORE, _AVERAGE = 0, 1, 2  # kinds of messages to and from the state server
+_FINISHED, _READY, _ONE_MORE, _AVERAGE = 0, 1, 2, 3  # messages to and from the state server
 
 
 class Oscars(LocalSGD):
     """Rounds of local steps that end when the slowest worker has made one.
 
     After each local step a worker asks the state server, a thread on rank 0, whether to make one
-    more or to go to the average (:mod:`dtoolkit.training.oscars` states the rule). Then what all
+    more or to go to the average (:mod:`dtoolkit.training.oscars` states the rule); where no further
+    one fits into what steps took in the last round, it tells the server and goes. Then what all
     have changed since the round's start is averaged, weighted by the samples that each has used.
     A step of the run is a round. A worker's n-th local step computes its share of the n-th batch;
     the schedule is stepped once a round. Workers without samples make no local steps and take the
@@ -101,6 +103,7 @@ class Oscars(LocalSGD):
         self._count: int | None = None  # local steps made so far; None: one a round
         self._seconds: float | None = None  # what the last one took
         self._round = 0
+        self._known: dict[int, float] = {}  # what local steps last took on each rank
         self._state_server = _StateServer(self._members)
         self._quiet, self._told = True, False
         self._planned: dict[int, int] | None = None
@@ -123,7 +126,8 @@ class Oscars(LocalSGD):
             mine = torch.tensor([self._seconds or 0.0], dtype=torch.float64)
             with replica.comm.phase("opening"):
                 said = replica.comm.all_gather(mine).flatten().tolist()
-                self._state_server.begin({rank: one for rank, one in enumerate(said) if one})
+                self._known = {rank: one for rank, one in enumerate(said) if one}
+                self._state_server.begin(self._known)
                 replica.comm.barrier()  # nobody asks before
 
     def step(self, replica: Replica, step: int) -> StepReport:
@@ -131,6 +135,7 @@ class Oscars(LocalSGD):
         self._quiet = False
         self._within = True
         loss, planned, compute, steps = 0.0, 0, 0.0, 0
+        state = replace(rule.Round.of(self._members, self._known), started=time.perf_counter())
         more = replica.rank in self._members
         while more:
             assert self._count is not None
@@ -141,13 +146,14 @@ class Oscars(LocalSGD):
             loss, compute = loss + done.loss_sum, compute + done.seconds
             self._samples += done.samples
             self._seconds = done.seconds
-            more = self._one_more(replica, steps, done.seconds)
+            more = self._one_more(state, replica.rank, steps, done.seconds)
         samples = self._samples
         with replica.comm.phase("averaging"):
-            idle = self._average(replica, step)
+            met = self._average(replica, step, self._seconds or 0.0)
+        self._known = {rank: one for rank, one in enumerate(met.numbers) if one}
         step_schedule(replica)
         self._round, self._quiet = step + 1, True
-        return StepReport(loss, samples, planned, compute, idle, local_steps=steps)
+        return StepReport(loss, samples, planned, compute, met.idle, local_steps=steps)
 
     def finish(self, replica: Replica) -> None:
         """See :meth:`Strategy.finish`."""
@@ -191,11 +197,16 @@ class Oscars(LocalSGD):
             said["local steps (modelled)"] = [self._planned.get(rank, 0) for rank in ranks]
         return said
 
-    def _one_more(self, replica: Replica, steps: int, seconds: float) -> bool:
-        """Whether to make one more local step."""
+    def _one_more(self, state: rule.Round, rank: int, steps: int, seconds: float) -> bool:
+        """Whether to make one more local step, of a round that began as `state`."""
         if self._planned is not None:
-            return steps < self._planned[replica.rank]
+            return steps < self._planned[rank]
         assert self._service is not None
+        now = time.perf_counter()
+        workers = {**state.workers, rank: rule.Worker(seconds, now, steps)}
+        if rule.stops(replace(state, workers=workers), rank, now):
+            self._service.tell(Message(_READY, (seconds,)))
+            return False
         return self._service.ask(Message(_FINISHED, (seconds,))).kind == _ONE_MORE
 
 
@@ -205,6 +216,7 @@ class _StateServer:
     def __init__(self, members: Sequence[int]) -> None:
         self._members = tuple(members)
         self._round = rule.Round.of(self._members)
+        self._events: list[rule.Finished] = []
 
     def begin(self, seconds: dict[int, float]) -> None:
         """Go on with step times that are known; while nobody asks."""
@@ -212,8 +224,21 @@ class _StateServer:
 
     def answer(self, source: int, message: Message) -> list[tuple[int, Message]]:
         """See :data:`~dtoolkit.training.service.Answer`."""
-        event = rule.Finished(source, time.perf_counter(), message.numbers[0])
-        self._round, actions = rule.react(self._round, event)
-        # Who is ready goes to the average at once: there it waits for the others.
-        more = isinstance(actions[0], rule.OneMore)
-        return [(source, Message(_ONE_MORE if more else _AVERAGE))]
+        kind = rule.Ready if message.kind == _READY else rule.Finished
+        self._events.append(kind(source, time.perf_counter(), message.numbers[0]))
+        replies: list[tuple[int, Message]] = []
+        while (event := self._next()) is not None:
+            self._round, actions = rule.react(self._round, event)
+            if not isinstance(event, rule.Ready):
+                # Who is ready goes to the average at once: there it waits for the others.
+                more = isinstance(actions[0], rule.OneMore)
+                replies.append((event.rank, Message(_ONE_MORE if more else _AVERAGE)))
+        return replies
+
+    def _next(self) -> rule.Finished | None:
+        """The next event of this round: others' words of its end may come behind the next one's."""
+        for number, event in enumerate(self._events):
+            worker = self._round.workers.get(event.rank)
+            if worker is None or not worker.ready:
+                return self._events.pop(number)
+        return None
