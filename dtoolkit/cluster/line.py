@@ -114,15 +114,20 @@ class Line(_Frames):
         OSError
             The connection broke.
         """
+        return await self.start(method, args)
+
+    def start(self, method: str, args: tuple[Any, ...]) -> asyncio.Future[Any]:
+        """Call; the future gets the answer, or what :meth:`ask` raises."""
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if self.broken:
-            raise ConnectionError("the line is closed")
+            answer.set_exception(ConnectionError("the line is closed"))
+            return answer
         number = next(self._numbers)
-        answer = self._asked[number] = asyncio.get_running_loop().create_future()
-        try:
-            self._say(number, pickle.dumps((method, args), protocol=5))
-            return await answer
-        finally:
-            del self._asked[number]
+        content = pickle.dumps((method, args), protocol=5)
+        self._asked[number] = answer
+        answer.add_done_callback(lambda _: self._asked.pop(number))
+        self._say(number, content)
+        return answer
 
     def close(self) -> None:
         """Hang up."""
@@ -131,7 +136,7 @@ class Line(_Frames):
     def connection_lost(self, error: Exception | None) -> None:
         """Tell everybody who waits; asyncio calls it."""
         self.broken = True
-        for answer in self._asked.values():
+        for answer in list(self._asked.values()):
             if not answer.done():
                 answer.set_exception(ConnectionError(f"the line broke: {error or 'closed'}"))
 

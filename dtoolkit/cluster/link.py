@@ -89,19 +89,43 @@ class Link:
                 answer = await (self._watched(asked, address) if watch else asked)
         except (TimeoutError, OSError, KeyError) as error:
             raise WorkerGoneError(address, error) from error
-        if isinstance(answer, OSError | TimeoutError):
-            raise WorkerGoneError(address, answer) from answer
-        if isinstance(answer, ImportError | AttributeError | pickle.UnpicklingError):
-            raise VersionMismatch(
-                f"worker {address} cannot run this dtoolkit ({type(answer).__name__}: {answer}): "
-                "install the same version there and here"
-            ) from answer
-        if isinstance(answer, BaseException):
-            raise DtoolkitError(f"worker {address} failed: {answer!r}") from answer
-        value, raised = answer
-        if raised is not None:
-            raise raised
-        return value
+        return _value(address, answer)
+
+    def start(self, address: str, method: str, *args: Any, timeout: float) -> asyncio.Future[Any]:
+        """Like :meth:`call` without the watching, in as few steps as there can be.
+
+        Parameters
+        ----------
+        address, method, *args
+        timeout : float
+            Seconds; does not count on a line that is open, where the caller must see to it.
+
+        Returns
+        -------
+        asyncio.Future
+            Gets what :meth:`call` returns or raises.
+        """
+        line = self._lines.get(address)
+        if not self.local or line is None or line.broken:
+            return asyncio.ensure_future(
+                self.call(address, method, *args, timeout=timeout, watch=False)
+            )
+        asked = line.start(method, args)
+        result: asyncio.Future[Any] = asked.get_loop().create_future()
+
+        def heard(answer: asyncio.Future[Any]) -> None:
+            error = answer.exception()
+            if result.done():  # nobody waits for it any more
+                return
+            try:
+                if error is not None:
+                    raise WorkerGoneError(address, error) from error
+                result.set_result(_value(address, answer.result()))
+            except Exception as failure:
+                result.set_exception(failure)
+
+        asked.add_done_callback(heard)
+        return result
 
     async def present(self) -> list[str]:
         """Addresses of the workers that the scheduler knows, in a stable order."""
@@ -216,6 +240,23 @@ class Link:
             runtime.call, method, *args, workers=[address], on_error="return"
         )
         return answers[address]
+
+
+def _value(address: str, answer: Any) -> Any:
+    """What a worker's method returned, or the raising of what it raised."""
+    if isinstance(answer, OSError | TimeoutError):
+        raise WorkerGoneError(address, answer) from answer
+    if isinstance(answer, ImportError | AttributeError | pickle.UnpicklingError):
+        raise VersionMismatch(
+            f"worker {address} cannot run this dtoolkit ({type(answer).__name__}: {answer}): "
+            "install the same version there and here"
+        ) from answer
+    if isinstance(answer, BaseException):
+        raise DtoolkitError(f"worker {address} failed: {answer!r}") from answer
+    value, raised = answer
+    if raised is not None:
+        raise raised
+    return value
 
 
 _CALL = cloudpickle.dumps(runtime.call)

@@ -55,7 +55,7 @@ class Regroup:
         self.deadline = deadline
         self.terms = terms
         self.inbox: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
-        self.calls: dict[str, asyncio.Task[Reply]] = {}
+        self.calls: dict[str, asyncio.Future[Reply]] = {}
         self.replies: dict[str, Reply] = {}
         self.over: set[str] = set()  # calls whose end was dealt with
         self.lost: dict[str, int] = {}  # address and rank of those that are gone, in order
@@ -120,9 +120,7 @@ class Regroup:
             instruments=instruments,
         )
         patience = self.terms.timeout + 60.0
-        task = asyncio.ensure_future(
-            self.gang.call(member.address, "launch", order, timeout=patience, watch=False)
-        )
+        task = self.gang.link.start(member.address, "launch", order, timeout=patience)
         self.calls[member.address] = task
         task.add_done_callback(lambda _: self.inbox.put_nowait(("call", member.address)))
 

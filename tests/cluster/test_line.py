@@ -122,3 +122,18 @@ def test_secret_may_come_in_pieces() -> None:
         writer.close()
 
     asyncio.run(asyncio.wait_for(body(), 20))
+
+
+def test_a_call_that_is_started_is_sent_at_once_and_an_answer_may_be_ignored() -> None:
+    async def use(line: Line) -> None:
+        first, second = line.start("later", (1,)), line.start("now", (2,))
+        first.cancel()  # its answer comes all the same, and is dropped
+        assert await second == ("now", 2)
+        await asyncio.sleep(0.1)
+        assert await line.ask("now", (3,)) == ("now", 3)
+        line.close()
+        await asyncio.sleep(0.01)
+        with pytest.raises(ConnectionError):
+            await line.start("now", (4,))
+
+    with_line(use)
