@@ -65,7 +65,8 @@ def expected(name: str, n: int, r: int, given: Conditions) -> Expected:
         return _rejoined(n, given)
     held = r if name == "stacked" else 1
     endured = endurable(n, held)
-    return Expected(held, endured, mean_computed(n, held), _up(endured, given))
+    going = max(0.0, 1 - given.pause / given.mtbf) if held > 1 else 1.0
+    return Expected(held, endured, mean_computed(n, held), _up(endured, given) * going)
 
 
 def _up(endured: float, given: Conditions) -> float:
@@ -88,7 +89,7 @@ def _shrunk(n: int, given: Conditions) -> Expected:
     for lost in range(n):
         S = fewest_computed(n, lost)
         a_step = S * given.compute + given.reduce[0]
-        patch = given.compute if lost else 0.0
+        patch = given.pause + given.compute if lost else 0.0
         made = min(max(given.mtbf - patch, 0.0) / a_step, left)
         steps, shards, left = steps + made, shards + made * S, left - made
         busy += made * a_step
@@ -102,7 +103,7 @@ def _shrunk(n: int, given: Conditions) -> Expected:
 def _rejoined(n: int, given: Conditions) -> Expected:
     """With newcomers: while one is awaited some compute two shards; each loss costs one more."""
     awaited = 1 - math.exp(-given.replace / given.mtbf)
-    lost = given.compute + given.catch_up
+    lost = given.pause + given.compute + given.catch_up
     endured = endurable_replaced(n, replace=given.replace, mtbf=given.mtbf)
     up = max(0.0, 1 - lost / given.mtbf) * _up(endured, given)
     return Expected(n, endured, 1 + awaited * (n > 1), up)

@@ -202,7 +202,7 @@ def plan_recovery(
         Time of a checkpoint, and of a restart from it; by default what the disk takes, and for the
         restart `detect` and `replace` besides.
     detect, replace : float or str
-        Time until a loss is noticed, and until a newcomer is there.
+        Time until a loss is noticed and the others go on, and until a newcomer is there.
     redundancy : int, optional
         Of the stacks; by default the best one by formula, but 2 where that would be none.
     shape : float
@@ -235,7 +235,7 @@ def plan_recovery(
     between, nbytes = seconds(mtbf, "mtbf"), size(gradient, "gradient")
     kept = 3 * nbytes if state is None else size(state, "state")
     disk_seconds = kept / bandwidth(disk, "disk")
-    there = seconds(replace, "replace")
+    noticed, there = seconds(detect, "detect"), seconds(replace, "replace")
     given = Conditions.of(
         steps=steps,
         mtbf=between,
@@ -243,13 +243,12 @@ def plan_recovery(
         compute=seconds(compute, "compute"),
         reduce=_ring(whole, nbytes),
         save=disk_seconds if save is None else seconds(save, "save"),
-        restart=seconds(detect, "detect") + there + disk_seconds
-        if restart is None
-        else seconds(restart, "restart"),
+        restart=noticed + there + disk_seconds if restart is None else seconds(restart, "restart"),
         patch="needed",
         sets=False,
         replace=there,
         catch_up=float(whole.time(0, n - 1, kept)),
+        pause=noticed,
     )
     r = redundancy
     if r is None:

@@ -48,7 +48,7 @@ def test_policies_are_compared_by_formula_and_simulation(plan):
 def test_stacked_is_the_papers_cost_where_nothing_is_reduced():
     network = Network.flat(200, bandwidth=1e15)
     found = plan_recovery(
-        network, 300.0, gradient=0, save=60, restart=3600, compute=64, simulated=False
+        network, 300.0, gradient=0, save=60, restart=3600, compute=64, detect=0, simulated=False
     )["stacked"]
     assert found.redundancy == 8
     assert found.expected == pytest.approx(cost(200, 8))

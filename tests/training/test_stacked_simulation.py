@@ -54,11 +54,14 @@ def test_without_failures_time_is_steps_and_checkpoints():
 
 def test_time_is_the_sum_of_what_happened():
     """Every second is a step's, a checkpoint's, a restart's or a patch's."""
-    found = simulate(100, steps=800, reduce=5.0, policies=("checkpoint", "stacked"), mtbf=900.0)
+    found = simulate(
+        100, steps=800, reduce=5.0, policies=("checkpoint", "stacked"), mtbf=900.0, pause=2.0
+    )
     for outcome in found.outcomes:
         made = outcome.steps + outcome.steps_lost
         whole = made * (64 * outcome.computed + 5.0) + 64.0 * outcome.patches
         whole += 60.0 * outcome.checkpoints + 3600.0 * outcome.wipe_outs
+        whole += 2.0 * (outcome.failures - outcome.wipe_outs)
         assert outcome.seconds == pytest.approx(whole)
         assert outcome.wipe_outs <= outcome.failures
 
@@ -122,7 +125,7 @@ def test_what_is_refused(call, words):
 def test_arrivals_have_the_mean_and_the_shape():
     given = Conditions.of(
         steps=1, mtbf=300.0, shape=0.78, compute=1.0, reduce=0.0, save=0.0, restart=0.0,
-        patch="free", sets=False, replace=0.0, catch_up=0.0,
+        patch="free", sets=False, replace=0.0, catch_up=0.0, pause=0.0,
     )  # fmt: skip
     gaps = given.gaps(0)
     drawn = np.array([next(gaps) for _ in range(40_000)])

@@ -35,6 +35,7 @@ class Conditions:
     sets: bool
     replace: float
     catch_up: float
+    pause: float
 
     @classmethod
     def of(cls, *, reduce: float | tuple[float, float], **given: Any) -> Conditions:
@@ -48,7 +49,7 @@ class Conditions:
         low, high = reduce if isinstance(reduce, tuple) else (reduce, reduce)
         made = cls(reduce=(low, high), **given)
         check_count("steps", made.steps)
-        for name in ("mtbf", "shape", "compute", "save", "restart", "replace", "catch_up"):
+        for name in ("mtbf", "shape", "compute", "save", "restart", "replace", "catch_up", "pause"):
             check_time(name, getattr(made, name))
         for name in ("mtbf", "shape", "compute"):
             if getattr(made, name) == 0:
@@ -72,11 +73,13 @@ class Conditions:
             return math.inf
         return best_period(save=self.save, restart=self.restart, failure=self.mtbf * endurable)
 
-    def again(self, policy: str, effect: str) -> float:
-        """Seconds in which survivors compute after a loss what was lost with it."""
+    def after(self, policy: str, effect: str) -> float:
+        """Seconds from a loss on in which survivors pause, and compute what was lost with it."""
+        if effect == "fatal":
+            return 0.0
         always = self.patch == "always" and effect == "masked" and policy == "stacked"
         patched = self.patch != "free" and effect == "patched"
-        return self.compute if always or patched else 0.0
+        return self.pause + (self.compute if always or patched else 0.0)
 
     def gaps(self, seed: int) -> Iterator[float]:
         """Seconds from one failure to the next, Weibull."""
@@ -105,7 +108,8 @@ class Conditions:
             "however many are left; each survivor is as likely to be the next",
             f"a step computes shards of {self.compute:g} s each, and all-reduces in {between}",
             "a loss is noticed at the all-reduce, one in a checkpoint at the next step's; those in "
-            "a restart are ignored",
+            "a restart are ignored"
+            + (f"; survivors go on after {self.pause:g} s" if self.pause else ""),
             "a wipe-out goes back to the last checkpoint, and all groups are there again after "
             f"{self.restart:g} s",
             f"a checkpoint takes {self.save:g} s, in the best period of each policy by the formula",

@@ -152,6 +152,7 @@ def simulate(
     sets: bool = False,
     replace: float = 60.0,
     catch_up: float = 1.0,
+    pause: float = 0.0,
     seed: int = 0,
 ) -> Simulation:
     """Train under random failures with each policy; the defaults are those of the paper's table.
@@ -187,6 +188,8 @@ def simulate(
     replace, catch_up : float
         For "replica": seconds from a loss until a newcomer is there, and in which it receives the
         state, while all others wait.
+    pause : float
+        Seconds from a loss that is not fatal until survivors go on, beside what they compute.
     seed : int
         The same for all policies. A pure function of its arguments.
 
@@ -208,7 +211,7 @@ def simulate(
     n = check_count("n", n)
     given = Conditions.of(
         steps=steps, mtbf=mtbf, shape=shape, compute=compute, reduce=reduce, save=save,
-        restart=restart, patch=patch, sets=sets, replace=replace, catch_up=catch_up,
+        restart=restart, patch=patch, sets=sets, replace=replace, catch_up=catch_up, pause=pause,
     )  # fmt: skip
     known = get_args(Policy)
     if not policies or set(policies) - set(known):
@@ -258,7 +261,7 @@ def _run(policy: Policy, state: Losing, given: Conditions, seed: int) -> Outcome
             failures += 1
             effect = state.lose(next(victims), failure)
             patches += effect == "patched"
-            end += given.again(policy, effect)
+            end += given.after(policy, effect)
             failure += next(gaps)
         if effect == "fatal":
             wipe_outs, lost = wipe_outs + 1, lost + done + 1 - saved
