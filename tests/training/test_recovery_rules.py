@@ -127,7 +127,7 @@ def test_faults_and_waiting() -> None:
 
 def test_newcomers_take_free_seats() -> None:
     def standing(seat: int, step: int, met: int = 0) -> Standing:
-        return Standing(seat, step, met, False, 0, frozenset({max(seat, 0)}))
+        return Standing(seat, step, met, False, 0, 5, frozenset({max(seat, 0)}))
 
     ranks = [standing(-1, -1), standing(1, 8, 5), standing(-1, -1), standing(3, 9, 6)]
     group = _seated(ranks, 4)
@@ -135,6 +135,7 @@ def test_newcomers_take_free_seats() -> None:
     assert (group.seats, group.came, group.spokesman) == ((0, 1, 2, 3), (0, 2), 1)
     assert (group.step, group.ahead, group.behind, group.met) == (9, [3], [0, 1, 2], 6)
     assert group.held == {3: frozenset({3})}
+    assert group.number == 6
 
 
 # -------------------------------------------------------------------------------- fingerprint

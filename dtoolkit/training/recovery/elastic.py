@@ -68,11 +68,12 @@ class ElasticRank(Stepping):
             self.met = self.step - 1 if self._through else self.step
         self.stopped = self._asked = False
         self.held: dict[int, Shard] = {}
+        self._scores: dict[str, Any] = {}  # the last ones
         self.group: Group | None = None
         self._before: Group | None = None
         self._vote: Vote | None = None
         self._now = self._later = Deal({}, ())
-        self._broken = 0
+        self._broken = self._groups = 0
 
     def run(self) -> tuple[RunState | None, dict[str, Any], bool]:
         """All steps, from where the run stands.
@@ -135,14 +136,17 @@ class ElasticRank(Stepping):
         ctx, replica = self.ctx, self.replica
         replica.comm, replica.rank, replica.size = ctx.comm, ctx.rank, ctx.size
         held = frozenset(self.held)
-        mine = Standing(self.seat, self.step, self.met, self.stopped, self.examples, held)
+        mine = Standing(
+            self.seat, self.step, self.met, self.stopped, self.examples, self._groups, held
+        )
         group = gathered(ctx.comm, mine, shards=self.dealer.shards, seats=self.workers)
         if group.step < 0:
             raise WipeOut(step=0, why="no worker that holds its state is left")
         if strangers := group.strangers():
             raise ReplicaMismatch(fields=["examples"], ranks=strangers, step=group.step)
+        self._stand_in(group)
         moved = self._catch_up(group) if group.behind else 0
-        self.seat, self.met = group.seats[ctx.rank], group.met
+        self.seat, self.met, self._groups = group.seats[ctx.rank], group.met, group.number
         self.stopped = any(one.stopped for one in group.standings)
         try:
             self._now, self._later = self.dealer.deal(sorted(group.seats), group.held)
@@ -150,7 +154,8 @@ class ElasticRank(Stepping):
             raise WipeOut(step=self.step, why=str(error)) from None
         self._vote = Vote(ctx.comm, len(replica.parameters))
         self.group = group
-        self._tell(group, moved)
+        self.mishaps.formed(self._before, group, step=self.step, moved=moved)
+        self._before = None
 
     def _catch_up(self, group: Group) -> int:
         """Bring those that are behind to the state of a peer; bytes that it took."""
@@ -164,21 +169,22 @@ class ElasticRank(Stepping):
         )
         if came is not None:
             self.step, self.held = group.step, {}
-            if self.ctx.rank in group.came:
-                self.ledger.unpack(came["records"])
+            self.ledger.unpack(came["records"])
         with self.ctx.comm.phase("agreement"):
             return int(self.ctx.comm.all_reduce(torch.tensor([mine]), "max"))
 
-    def _tell(self, group: Group, moved: int) -> None:
-        """Say what has become of the ranks, and report in place of those that are gone."""
-        before = self._before
-        self.mishaps.formed(before, group, step=self.step, moved=moved)
-        if before is not None:
-            gone = [seat for seat in before.seats if seat not in group.seats]
-            for seat, row in self.ledger.in_place_of(gone):
-                if self.ctx.rank == group.spokesman:
-                    self.ctx.log({"row": row, "worker": seat, "instead": True})
-        self._before = None
+    def _stand_in(self, group: Group) -> None:
+        """Report in place of those that are gone or behind, who may not have been heard."""
+        if self._before is None or self.ctx.rank not in group.ahead:
+            return
+        gone = [seat for seat in self._before.seats if seat not in group.seats]
+        behind = [group.seats[rank] for rank in group.behind if rank not in group.came]
+        instead = self.ledger.in_place_of([*gone, *behind])
+        if self.ctx.rank == group.ahead[0]:
+            for event in instead:
+                self.ctx.log(event)
+            if gone and self._scores:
+                self.ctx.log(self._scores)
 
     # ----------------------------------------------------------------------------- meetings
 
@@ -205,9 +211,10 @@ class ElasticRank(Stepping):
                 scores = self.replica.evaluate()
             if scores:
                 said = {"scores": list(scores), "values": list(scores.values())}
-                self.ledger.scored({**said, "after": self.step})
+                self._scores = {**said, "after": self.step}
+                self.ledger.scored(self._scores)
                 if ctx.rank == 0:
-                    ctx.log({**said, "after": self.step})
+                    ctx.log(self._scores)
                 if last:
                     self._write()
         self.met = self.step

@@ -28,6 +28,8 @@ class Standing:
         The ranks had agreed to stop.
     examples : int
         Digest of what it has loaded.
+    groups : int
+        Groups that have been formed, as far as it knows.
     held : frozenset of int
         Shards whose gradients it has in the step that follows.
     """
@@ -37,6 +39,7 @@ class Standing:
     met: int
     stopped: bool
     examples: int
+    groups: int
     held: frozenset[int]
 
 
@@ -59,6 +62,11 @@ class Group:
     def seats(self) -> tuple[int, ...]:
         """Seat of each rank."""
         return tuple(one.seat for one in self.standings)
+
+    @property
+    def number(self) -> int:
+        """How many groups there have been, with this one."""
+        return max(one.groups for one in self.standings) + 1
 
     @property
     def step(self) -> int:
@@ -98,7 +106,7 @@ class Group:
 
 def gathered(comm: Communicator, mine: Standing, *, shards: int, seats: int) -> Group:
     """Hear where all ranks stand, and give newcomers the seats that are free; collective."""
-    row = [mine.seat, mine.step, mine.met, mine.stopped, mine.examples]
+    row = [mine.seat, mine.step, mine.met, mine.stopped, mine.examples, mine.groups]
     row += [shard in mine.held for shard in range(shards)]
     with comm.phase("agreement"):
         said = comm.all_gather(torch.tensor(row, dtype=torch.int64)).tolist()
@@ -106,9 +114,9 @@ def gathered(comm: Communicator, mine: Standing, *, shards: int, seats: int) -> 
 
 
 def _standing(row: Sequence[int]) -> Standing:
-    seat, step, met, stopped, examples, *flags = row
+    seat, step, met, stopped, examples, groups, *flags = row
     held = frozenset(shard for shard, flag in enumerate(flags) if flag)
-    return Standing(seat, step, met, bool(stopped), examples, held)
+    return Standing(seat, step, met, bool(stopped), examples, groups, held)
 
 
 def _seated(standings: Sequence[Standing], seats: int) -> Group:

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Ledger"]
 
-_PAST = 256  # steps whose votes are remembered: reports of a rank that is killed may not arrive
+_PAST = 256  # steps whose votes are remembered: reports of a rank that is killed may not arrive,
+_LATELY = 5.0  # seconds within which it has sent them
+_END = FIELDS.index("end")
 
 
 class Ledger:
@@ -63,11 +65,19 @@ class Ledger:
             }
         )
 
-    def in_place_of(self, seats: Sequence[int]) -> list[tuple[int, list[float]]]:
-        """Reports of the last steps of ranks that are gone, as far as others know; seat and row."""
-        known = [(seat, one[seat]) for one in self._past for seat in seats if seat in one]
-        for seat, row in known:
-            self._records.take({"row": row, "rank": seat, "instead": True})
+    def in_place_of(self, seats: Sequence[int]) -> list[dict[str, Any]]:
+        """Reports of the last steps of some ranks, as far as others know, as events."""
+        if not self._past or not seats:
+            return []
+        lately = max(row[_END] for row in self._past[-1].values()) - _LATELY
+        known = [
+            {"row": one[seat], "worker": seat, "of": len(one), "instead": True}
+            for one in self._past
+            for seat in seats
+            if seat in one and one[seat][_END] > lately
+        ]
+        for event in known:
+            self._records.take({**event, "rank": event["worker"]})
         return known
 
     def scored(self, said: dict[str, Any]) -> None:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 __all__ = ["Mishaps"]
 
 
+_LATELY = 2.0  # seconds within which what was told may not have been heard
+
+
 class Mishaps:
     """The mishaps of one rank that are not over yet.
 
@@ -30,6 +33,7 @@ class Mishaps:
         self._breaks: list[tuple[float, bool]] = []  # when a group broke, and whether by a hang
         self._open: list[dict[str, Any]] = []
         self._shared: list[dict[str, Any]] = []  # known to all: one speaks
+        self._told: list[tuple[float, dict[str, Any]]] = []  # lately, and when
         self._failed: Counter[int] = Counter()  # by rank, in this step
 
     def broke(self, error: PeerLost | CommunicationError) -> None:
@@ -56,9 +60,13 @@ class Mishaps:
             kind = ("hung" if hung else "lost") if gone else "connection"
             interrupted = set(now.behind) <= set(now.came)  # nobody had finished the step
             how = f"went on with {len(now.seats)} of {self._workers} workers{new}"
+            if gone:  # who told of the last ones may be gone before that was heard
+                lately = self._ctx.clock() - _LATELY
+                self._shared += [one for at, one in self._told if at > lately]
             self._shared.append(
                 {
                     "recovery": kind,
+                    "group": now.number,
                     "ranks": gone,
                     "seen": "a connection broke" if not gone else "",
                     "at": step if interrupted else step - 1,
@@ -114,9 +122,14 @@ class Mishaps:
     def over(self, group: Group) -> None:
         """A step was made: tell what was got over."""
         self._failed.clear()
-        told = self._open
+        if not (self._open or self._shared):
+            return
+        now = self._ctx.clock()
+        shared = [{"recovered": now, **one} for one in self._shared]
+        told = [{**one, "recovered": now} for one in self._open]
         if self._ctx.rank == group.spokesman:
-            told = [*told, *self._shared]
+            told += shared
         for one in told:
-            self._ctx.log({**one, "recovered": self._ctx.clock()})
+            self._ctx.log(one)
+        self._told = [(now, one) for one in shared]
         self._open, self._shared = [], []

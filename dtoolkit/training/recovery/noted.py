@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from dtoolkit.errors import CommunicationError, RankError, ReplicaMismatch, WipeOut, WorkerLost
 from dtoolkit.training.records import FIELDS
+from dtoolkit.training.recovery.matching import matched
 from dtoolkit.training.recovery.report import Recovery, RecoveryReport
 
 if TYPE_CHECKING:
-    from dtoolkit.faults.injection import Fired, Injection
+    from dtoolkit.faults.injection import Injection
     from dtoolkit.training.state import RunState
 
 __all__ = ["Noted", "kind_of"]
@@ -37,6 +38,7 @@ class Noted:
         self._policy, self._began, self._injections = policy, began, injections
         self._guard = threading.Lock()
         self._seen: list[Recovery] = []
+        self._groups: set[Any] = set()  # formed after a loss that was told of
         self._open: int | None = None  # the entry of a restart whose first step is to come
 
     def take(self, event: Mapping[str, Any]) -> None:
@@ -46,7 +48,7 @@ class Noted:
             return
         with self._guard:
             if "recovery" in event:
-                self._seen.append(_told(event, self._policy, self._began))
+                self._told(event)
             elif "rejoined" in event:
                 self._rejoined(event)
             else:
@@ -82,6 +84,7 @@ class Noted:
             how=f"started again from step {again}",
         )
         with self._guard:
+            self._groups.clear()
             self._seen.append(entry)
             self._open = len(self._seen) - 1
 
@@ -97,17 +100,15 @@ class Noted:
             seen = list(self._seen)
         fired = (one for injection in self._injections for one in injection.fired)
         struck = (one for one in fired if one.time >= self._began)
-        left = sorted(struck, key=lambda one: one.time)
-        entries = []
-        for entry in sorted(seen, key=lambda one: one.detected or 0.0):
-            causes = [one for one in left if self._may_be(one, entry)]
-            mine = causes[: len(entry.ranks)] if entry.ranks else causes
-            for one in mine:
-                left.remove(one)
-            entries += [self._joined(one, entry) for one in mine] or [entry]
-        entries += [self._unnoticed(one) for one in left]
-        order = sorted(entries, key=lambda one: one.detected or one.injected or 0.0)
+        order = matched(seen, struck, began=self._began, policy=self._policy)
         return RecoveryReport(order, policy=self._policy, state=state)
+
+    def _told(self, event: Mapping[str, Any]) -> None:
+        """Take what ranks did by themselves; who tells of it may not be the only one."""
+        group = event.get("group")
+        if group is None or group not in self._groups:
+            self._seen.append(_told(event, self._policy, self._began))
+            self._groups.add(group)
 
     def _goes_on(self, at: float) -> None:
         """The run that was started again goes on."""
@@ -127,26 +128,6 @@ class Noted:
                     bytes_moved=entry.bytes_moved + int(event["bytes"]),
                 )
                 return
-
-    def _may_be(self, one: Fired, entry: Recovery) -> bool:
-        """Whether a fault may be what was seen."""
-        here = not entry.ranks or one.rank in entry.ranks
-        return here and one.time - self._began <= (entry.detected or 0.0)
-
-    def _joined(self, one: Fired, entry: Recovery) -> Recovery:
-        step = entry.step if one.step is None else one.step
-        return replace(entry, fault=str(one), injected=one.time - self._began, step=step)
-
-    def _unnoticed(self, one: Fired) -> Recovery:
-        return Recovery(
-            fault=str(one),
-            kind="unnoticed",
-            ranks=(one.rank,),
-            step=one.step,
-            injected=one.time - self._began,
-            policy=self._policy,
-            how="nothing had to be done, or nothing told of it",
-        )
 
 
 def _told(event: Mapping[str, Any], policy: str, began: float) -> Recovery:

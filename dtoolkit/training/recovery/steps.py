@@ -155,7 +155,7 @@ class Stepping:
 
     def mend(self, source: int | None, ranks: list[int]) -> None:
         """Some ranks hold something else: they get what most hold, and the step is tried again."""
-        if source is None or self.policy.verify > 1:
+        if source is None or self.policy.verify != 1:
             held = (
                 "no state is held by most" if source is None else "it was not looked at each step"
             )

@@ -114,7 +114,8 @@ class Vote:
 
     def __init__(self, comm: Communicator, parameters: int) -> None:
         self._comm = comm
-        self._told = torch.zeros(_HEAD + max(1, parameters), dtype=torch.uint8)
+        words = -(-parameters // 8)  # rows of whole words can be read as numbers
+        self._told = torch.zeros(_HEAD + 8 * words, dtype=torch.uint8)
         self._gather = StandingGather(comm, self._told)
         self._parameters = parameters
 
@@ -129,7 +130,7 @@ class Vote:
         said = self._gather.whole
         numbers_of = said[:, : 8 * len(_NUMBERS)].contiguous().view(torch.float64).tolist()
         marks = said[:, _MARK].contiguous().view(torch.int64)[:, 0].tolist()
-        flags = said[:, _HEAD : _HEAD + self._parameters].amax(0).tolist()
+        flags = said[:, _HEAD : _HEAD + self._parameters].any(0).tolist()
         ballots = tuple(
             _ballot(dict(zip(_NUMBERS, row, strict=True)), mark)
             for row, mark in zip(numbers_of, marks, strict=True)
