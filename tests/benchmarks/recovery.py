@@ -1,10 +1,12 @@
-"""Recovery: what stacks endure and cost, and policies under simulated failures.
+"""Recovery: what stacks endure and cost, policies under simulated failures, and real ones.
 
 ``python -m tests.benchmarks.recovery [--quick]`` prints the closed forms of stacked parallelism
 beside simulation, and the time to train of three policies for 200, 600 and 1,000 groups beside the
 paper's table (SPARe, arXiv 2603.00357), with the rules that were assumed; it exits 1 where a must
-is missed. Simulated means of 4 seeds (``--rounds``), 10,000 steps each; quick: one seed. Nothing
-here is measured on a clock, so that every machine prints the same figures.
+is missed. Simulated means of 4 seeds (``--rounds``), 10,000 steps each; quick: one seed. None of
+that is measured on a clock, so that every machine prints the same figures. What is measured comes
+last (:mod:`tests.benchmarks.recovery_times`): how soon training on four workers notices a lost or
+hung one, and goes on.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from dtoolkit.training import stacked
 from dtoolkit.training.stacked.conditions import Patch
 from dtoolkit.training.stacked.settling import settle
 from tests.benchmarks.common import Check, machine, options, table, verdict
+from tests.benchmarks.recovery_times import measured
 
 GROUPS = (200, 600, 1000)
 MARKS = {200: 11, 600: 18, 1000: 22}
@@ -140,7 +143,8 @@ def main() -> int:
     """Simulate, print, judge."""
     chosen = options(__doc__)
     print(machine())
-    return verdict([*closed_forms(), *policies(chosen.rounds or (1 if chosen.quick else 4))])
+    simulated = [*closed_forms(), *policies(chosen.rounds or (1 if chosen.quick else 4))]
+    return verdict([*simulated, *measured(quick=chosen.quick)])
 
 
 if __name__ == "__main__":
