@@ -6,6 +6,7 @@ import asyncio
 import pickle
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from dtoolkit.cluster import membership
@@ -186,7 +187,8 @@ class Drive(Regroup):
                         self.replies[other] = task.result()
                         raise rank_error(self._rank(other), other, task.result())
             await asyncio.sleep(0.02)
-        raise rank_error(self._rank(address), address, reply)
+        cause = f"{reply.cause} (all workers live: a connection between two of them was cut)"
+        raise rank_error(self._rank(address), address, replace(reply, cause=cause))
 
     # -------------------------------------------------------------------------------- ending
 

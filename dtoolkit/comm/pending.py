@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -10,6 +11,8 @@ from typing import Any
 from dtoolkit.errors import CommunicationError, PeerLost
 
 __all__ = ["POLL", "Interrupt", "Pending", "Staged", "brief"]
+
+_GLOO = re.compile(r"^\[\S*/gloo/\S*\]\s*")
 
 POLL = 0.05
 """Seconds between two looks at the interrupt while a rank waits."""
@@ -240,6 +243,6 @@ class Staged(Pending):
 
 
 def brief(error: BaseException) -> str:
-    """The first line of an error's text."""
-    text = str(error).strip()
+    """The first line of an error's text, without where in Gloo it was raised and its advice."""
+    text = _GLOO.sub("", str(error).strip()).partition(". This is typically caused by")[0]
     return text.splitlines()[0][:300] if text else repr(error)
