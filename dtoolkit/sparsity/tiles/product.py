@@ -18,6 +18,7 @@ from dtoolkit.sparsity.tiles.layout import Singles, TileLayout
 
 __all__ = ["multiply_packed", "tile_linear"]
 
+_ROWS = 256
 _HALF = (torch.float16, torch.bfloat16)
 
 
@@ -80,7 +81,7 @@ def multiply_packed(
     out = _multiply_tiles(inputs, packed, bias, layout)
     if layout.singles is not None:
         values = packed[layout.singles.begin :]
-        out += _multiply_singles(inputs, values, layout.singles, layout.shape, turned=False)
+        _add_singles(out, inputs, values, layout.singles, layout.shape, turned=False)
     return out
 
 
@@ -163,7 +164,7 @@ def _inputs_gradient(
             result.index_add_(1, tile.inputs, part)
     if layout.singles is not None:
         values = packed[layout.singles.begin :]
-        result += _multiply_singles(gradient, values, layout.singles, layout.shape, turned=True)
+        _add_singles(result, gradient, values, layout.singles, layout.shape, turned=True)
     return result.to(gradient.dtype)
 
 
@@ -188,15 +189,16 @@ def _weight_gradient(
     return whole.scatter_(0, layout.flat, packed).view(layout.shape)
 
 
-def _multiply_singles(
+def _add_singles(
+    out: torch.Tensor,
     inputs: torch.Tensor,
     values: torch.Tensor,
     singles: Singles,
     shape: tuple[int, int],
     *,
     turned: bool,
-) -> torch.Tensor:
-    """Inputs times the transposed matrix of single weights, or times the matrix itself."""
+) -> None:
+    """Add inputs times the transposed matrix of single weights, or times the matrix itself."""
     rows, columns = singles.rows, singles.columns
     if turned:
         rows, columns, values = singles.turned_rows, singles.turned_columns, values[singles.order]
@@ -204,7 +206,9 @@ def _multiply_singles(
     # Sparse products on CPUs know float32 and float64 alone.
     wide = torch.float32 if inputs.dtype in _HALF else inputs.dtype
     matrix = _sparse(rows, columns, values.to(wide), shape)
-    return (matrix @ inputs.t().to(wide).contiguous()).t().to(inputs.dtype)
+    # Some rows at a time are turned around and back within the cache.
+    for place, part in zip(out.split(_ROWS), inputs.split(_ROWS), strict=True):
+        place += (matrix @ part.t().to(wide).contiguous()).t()
 
 
 def _singles_gradient(
