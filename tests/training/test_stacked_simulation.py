@@ -38,6 +38,7 @@ def test_cuts_are_the_known_ones(patch, known):
 def test_a_function_of_its_seed():
     one, again, other = (simulate(50, steps=200, policies=ALL, seed=s) for s in (3, 3, 4))
     assert one == again
+    assert simulate(50, steps=200, policies="stacked", seed=3).outcomes == (one["stacked"],)
     assert one.table().equals(again.table())
     assert one["stacked"].seconds != other["stacked"].seconds
 

@@ -139,7 +139,7 @@ def simulate(
     n: int,
     r: int | None = None,
     *,
-    policies: Sequence[Policy] = PAPER,
+    policies: Policy | Sequence[Policy] = PAPER,
     steps: int = 10_000,
     mtbf: float = 300.0,
     shape: float = 0.78,
@@ -163,7 +163,7 @@ def simulate(
         N groups, and types of shards.
     r : int, optional
         Redundancy of the stacks; by default :func:`~dtoolkit.training.stacked.best_redundancy`.
-    policies : sequence of {"checkpoint", "replication", "stacked", "shrink", "replica"}
+    policies : one or several of {"checkpoint", "replication", "stacked", "shrink", "replica"}
         "checkpoint" has no redundancy; "shrink" goes on with fewer groups, which share all
         shards; "replica" does so until a newcomer has caught up.
     steps : int
@@ -214,11 +214,12 @@ def simulate(
         restart=restart, patch=patch, sets=sets, replace=replace, catch_up=catch_up, pause=pause,
     )  # fmt: skip
     known = get_args(Policy)
-    if not policies or set(policies) - set(known):
+    wanted = (policies,) if isinstance(policies, str) else tuple(policies)
+    if not wanted or set(wanted) - set(known):
         raise ValueError(f"policies={policies!r}: wanted some of {', '.join(known)}")
     outcomes: list[Outcome] = []
     tried: tuple[Outcome, ...] = ()
-    for policy in policies:
+    for policy in wanted:
         if policy == "replication":
             counts = [check_count("replicas", count) for count in replicas]
             tried = tuple(
