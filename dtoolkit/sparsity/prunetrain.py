@@ -44,10 +44,12 @@ class PruneTrain(Cited):
         A channel goes when none of the weights that make or read it is as large.
     ratio : float
         Share of the first loss that the penalty is.
+    multiple : int
+        What numbers of channels are rounded up to; 8 or 16 is fastest on most processors.
     batch : int, optional
         Samples of a batch, which then grows into the memory that cuts free; learning rates grow
         with it. Default: the batch is left alone.
-    multiple : int
+    batch_multiple : int
         What the grown batch is to be a multiple of.
     limit : int, optional
         Largest batch.
@@ -89,8 +91,9 @@ class PruneTrain(Cited):
         every: int = 10,
         threshold: float = 1e-4,
         ratio: float = 0.2,
-        batch: int | None = None,
         multiple: int = 1,
+        batch: int | None = None,
+        batch_multiple: int = 1,
         limit: int | None = None,
         scheduler: Any = None,
         verify: bool = True,
@@ -101,7 +104,8 @@ class PruneTrain(Cited):
             raise ValueError(f"batch={batch}: wanted 1 or more samples")
         self.model, self.optimizer, self.example_inputs = model, optimizer, example_inputs
         self.every, self.threshold, self.verify = every, threshold, verify
-        self.batch, self.multiple, self.limit = batch, multiple, limit
+        self.multiple, self.batch_multiple = multiple, batch_multiple
+        self.batch, self.limit = batch, limit
         self.scheduler = scheduler
         self.penalty = GroupLasso(model, ratio, example_inputs=example_inputs)
         self.epochs = 0
@@ -127,6 +131,7 @@ class PruneTrain(Cited):
             self.optimizer,
             self.example_inputs,
             threshold=self.threshold,
+            multiple=self.multiple,
             verify=self.verify,
         )
         self.reports.append(report)
@@ -157,7 +162,7 @@ class PruneTrain(Cited):
         assert self._budget is not None
         use = memory_use(self.model, self.optimizer, self.example_inputs)
         growth = grown_batch(
-            batch, use=use, budget=self._budget, multiple=self.multiple, limit=self.limit
+            batch, use=use, budget=self._budget, multiple=self.batch_multiple, limit=self.limit
         )
         self.batch = growth.batch
         for group in self.optimizer.param_groups:

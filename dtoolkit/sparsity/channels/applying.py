@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
 
+from dtoolkit.sparsity.channels.graph import uncompiled
 from dtoolkit.sparsity.channels.plan import CutPlan, Kept
 from dtoolkit.sparsity.optimizer_state import check_optimizer
 
@@ -47,6 +48,7 @@ def carry_out(
     model: nn.Module, optimizer: torch.optim.Optimizer | None, plan: CutPlan
 ) -> Callable[[], None]:
     """As :func:`apply_cuts`; what is returned undoes it."""
+    model = uncompiled(model)
     tensors = _checked(model, plan)
     if optimizer is not None:
         parameters = {n: t for n, t in tensors.items() if isinstance(t, nn.Parameter)}
@@ -87,7 +89,7 @@ def zero_cuts(model: nn.Module, optimizer: torch.optim.Optimizer | None, plan: C
     ValueError
         The plan is of a model with other shapes.
     """
-    for name, tensor in _checked(model, plan).items():
+    for name, tensor in _checked(uncompiled(model), plan).items():
         if not isinstance(tensor, nn.Parameter):
             continue
         mask = torch.ones_like(tensor, dtype=torch.bool)

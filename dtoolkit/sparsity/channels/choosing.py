@@ -87,6 +87,7 @@ def choose(
     threshold: float,
     keep: float | None,
     channels: Mapping[str, Iterable[int]] | None,
+    multiple: int = 1,
 ) -> Choice:
     """Decide what goes, so that every layer keeps a channel and equal parts stay equal.
 
@@ -100,6 +101,8 @@ def choose(
         In place of dead ones all go but this share of each group, those with the largest norm.
     channels : mapping, optional
         In place of dead ones those named: positions by layer.
+    multiple : int
+        What the number of channels that stay in a group is rounded up to.
 
     Raises
     ------
@@ -120,9 +123,27 @@ def choose(
     else:
         gone = may & (peak < threshold)
     choice = Choice(gone)
-    while _revived(found, choice, power):
-        pass
+    groups = [np.array(members) for members in signatures(found).values()]
+    changed = True
+    while changed:
+        for group in groups:
+            _round_up(choice.gone, group, power, multiple)
+        changed = _revived(found, choice, power)
     return choice
+
+
+def _round_up(
+    gone: NDArray[np.bool_], members: Ids, power: NDArray[np.float64], multiple: int
+) -> None:
+    """Let as many more stay that the number in a group is a multiple."""
+    more = -int((~gone[members]).sum()) % multiple
+    _stay(gone, members, power, more)
+
+
+def _stay(gone: NDArray[np.bool_], members: Ids, power: NDArray[np.float64], more: int) -> None:
+    """Let the strongest of those that go stay."""
+    out = members[gone[members]]
+    gone[out[np.argsort(-power[out], kind="stable")[:more]]] = False
 
 
 def _revived(found: Dependencies, choice: Choice, power: NDArray[np.float64]) -> bool:
@@ -140,8 +161,7 @@ def _revived(found: Dependencies, choice: Choice, power: NDArray[np.float64]) ->
         for row in rows:
             more = want - int((~gone[row]).sum())
             if more > 0:
-                out = row[gone[row]]
-                gone[out[np.argsort(-power[out], kind="stable")[:more]]] = False
+                _stay(gone, row, power, more)
                 changed = True
                 where = next(
                     (n for n in found.weights for ids in found.dims[n] if np.isin(row, ids).all()),

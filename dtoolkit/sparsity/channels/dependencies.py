@@ -21,7 +21,7 @@ from dtoolkit.sparsity.masks import find_mask
 __all__ = ["Dependencies", "find_dependencies"]
 
 _RULES = {**MOVE_RULES, **LAYER_RULES}
-_HELD = "torch's {kind} holds its widths fixed"
+_HELD = "torch's {kind} holds its widths (and heads) fixed"
 
 
 @dataclass(eq=False)
@@ -47,6 +47,8 @@ class Dependencies:
         Weights, and the dimension along which they make channels.
     balanced : list of int64 array (rows, channels)
         Sets, of which equal counts stay in each row.
+    held : dict of str to str
+        Weights of modules whose widths torch holds fixed, and why.
     untraced : tuple of str
         Parameters that no operation has used.
     failure : str
@@ -63,6 +65,7 @@ class Dependencies:
     depthwise: frozenset[str] = frozenset()
     makers: frozenset[tuple[str, int]] = frozenset()
     balanced: list[Ids] = field(default_factory=list)
+    held: dict[str, str] = field(default_factory=dict)
     untraced: tuple[str, ...] = ()
     failure: str = ""
 
@@ -113,6 +116,7 @@ class _Walk:
         self.first: dict[str, str] = {}  # the first of a tensor's names, by any of them
         self.params: dict[str, Label] = {}
         self.used: set[str] = set()
+        self.held: dict[str, str] = {}
         seen: dict[int, str] = {}
         tensors = [
             *model.named_parameters(remove_duplicate=False),
@@ -200,6 +204,7 @@ class _Walk:
             depthwise=frozenset(self.roles.depthwise),
             makers=frozenset(self.roles.makers),
             balanced=[sets[rows] for rows in self.channels.balanced()],
+            held=self.held,
             untraced=tuple(
                 name
                 for name, _ in self.model.named_parameters()
@@ -219,6 +224,8 @@ class _Walk:
                 if held:
                     reason = _HELD.format(kind=type(module).__name__)
                     self.channels.keep_axes(weight.axes, reason)
+                    if len(weight.shape) > 1:
+                        self.held[self.first[dot + attribute]] = reason
                 if find_mask(module, attribute) is not None:
                     mask = self.params[self.first[f"{dot}{attribute}_mask"]]
                     for one, other in zip(weight.axes, mask.axes, strict=True):

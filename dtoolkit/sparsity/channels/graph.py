@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.export.graph_signature import InputKind
 
-__all__ = ["Graph", "arguments", "in_mode", "trace"]
+__all__ = ["Graph", "arguments", "in_mode", "trace", "uncompiled"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +42,12 @@ def arguments(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if isinstance(example_inputs, tuple | list):
         return tuple(example_inputs), {}
     return (example_inputs,), {}
+
+
+def uncompiled(model: nn.Module) -> nn.Module:
+    """The module that torch.compile has wrapped, or the module itself."""
+    inner = getattr(model, "_orig_mod", None)
+    return inner if isinstance(inner, nn.Module) else model
 
 
 @contextlib.contextmanager

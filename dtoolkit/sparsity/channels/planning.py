@@ -10,6 +10,7 @@ from torch import nn
 
 from dtoolkit.sparsity.channels.choosing import Choice, choose, signatures
 from dtoolkit.sparsity.channels.dependencies import Dependencies, find_dependencies
+from dtoolkit.sparsity.channels.graph import uncompiled
 from dtoolkit.sparsity.channels.labels import Ids
 from dtoolkit.sparsity.channels.plan import ChannelGroup, CutPlan, Kept, WholeWidth
 from dtoolkit.sparsity.channels.trial import try_out
@@ -24,6 +25,7 @@ def plan_cuts(
     threshold: float = 1e-4,
     keep: float | None = None,
     channels: Mapping[str, Iterable[int]] | None = None,
+    multiple: int = 1,
     verify: bool = True,
 ) -> CutPlan:
     """Plan which channels of a model go; nothing is changed.
@@ -47,6 +49,9 @@ def plan_cuts(
         place of `threshold`.
     channels : mapping of str to iterable of int, optional
         What goes, by name of a module or weight that makes it; in place of `threshold`.
+    multiple : int
+        Round the number of channels that stay up to a multiple in each group: kernels work on 8 or
+        16 channels at a time, and odd numbers cost as much as more.
     verify : bool
         Try the plan out on a copy of the model, and keep whole what the model's code does not bear.
         Without, code that has written a width down fails after the cut, or computes something else.
@@ -67,7 +72,10 @@ def plan_cuts(
     Depends on weights, example shapes and arguments alone: workers with equal weights plan alike,
     without a message.
     """
+    model = uncompiled(model)
     _check(model, threshold, keep, channels)
+    if multiple < 1:
+        raise ValueError(f"multiple={multiple}: wanted 1 or more")
     found = find_dependencies(model, example_inputs)
     if found.failure:
         if channels:
@@ -75,7 +83,14 @@ def plan_cuts(
         return CutPlan((), (), untraced=found.untraced, failure=found.failure)
 
     def planned() -> tuple[Choice, CutPlan]:
-        choice = choose(model, found, threshold=threshold, keep=keep, channels=channels)
+        choice = choose(
+            model,
+            found,
+            threshold=threshold,
+            keep=keep,
+            channels=channels,
+            multiple=multiple,
+        )
         return choice, _plan(found, choice)
 
     choice, plan = planned()
@@ -139,6 +154,9 @@ def _plan(found: Dependencies, choice: Choice) -> CutPlan:
         if free:
             cut = tuple(place for place, one in enumerate(free) if choice.gone[one])
             groups.append(ChannelGroup(made, read, len(free), cut))
+    whole += [
+        WholeWidth((name,), found.dims[name][0].size, reason) for name, reason in found.held.items()
+    ]
     return CutPlan(
         tuple(groups),
         tuple(whole),

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from dtoolkit.sparsity.channels.applying import carry_out
+from dtoolkit.sparsity.channels.graph import uncompiled
 from dtoolkit.sparsity.channels.planning import plan_cuts
 from dtoolkit.sparsity.channels.report import Reconfiguration, model_bytes, sizes
 
@@ -23,6 +24,7 @@ def reconfigure(
     threshold: float = 1e-4,
     keep: float | None = None,
     channels: Mapping[str, Iterable[int]] | None = None,
+    multiple: int = 1,
     verify: bool = True,
 ) -> Reconfiguration:
     """Cut dead channels out of a model and out of what its optimizer keeps, in place.
@@ -41,7 +43,7 @@ def reconfigure(
         Any that keeps its state in the shape of the parameters.
     example_inputs : tensor, tuple of arguments, or dict of keyword arguments
         What the model is called with; a small batch will do.
-    threshold, keep, channels, verify
+    threshold, keep, channels, multiple, verify
         As of :func:`plan_cuts`.
 
     Returns
@@ -66,12 +68,14 @@ def reconfigure(
     """
     if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
         raise TypeError(f"optimizer={optimizer!r}: wanted a torch.optim.Optimizer or None")
+    model = uncompiled(model)
     plan = plan_cuts(
         model,
         example_inputs,
         threshold=threshold,
         keep=keep,
         channels=channels,
+        multiple=multiple,
         verify=verify,
     )
     before, numbers = sizes(model, example_inputs), _count(model)

@@ -44,28 +44,36 @@ def try_out(model: nn.Module, plan: CutPlan, example_inputs: Any) -> str:
     TypeError
         The model cannot be copied.
     """
-    try:
-        double, inputs = _copy(model).double(), tree_map(_wide, example_inputs)
-        trained = _runs(double, inputs)
-    except TypeError:
-        raise
-    except Exception:  # some code of the model wants its own precision
-        double, inputs = _copy(model), example_inputs
-        trained = _runs(double, inputs)
-    _randomise(double)
-    zero_cuts(double, None, plan)
-    before = _outputs(double, inputs, training=False)
+    copied, inputs, trained = _prepared(model, example_inputs)
+    own = copy.deepcopy(copied)
+    _randomise(copied)
+    zero_cuts(copied, None, plan)
+    before = _outputs(copied, inputs, training=False)
     if not before:
         return "the model gives no tensor by which a cut could be verified"
+    if not all(value.isfinite().all() for value in before):  # the model bears its own weights alone
+        copied = own
+        zero_cuts(copied, None, plan)
+        before = _outputs(copied, inputs, training=False)
     try:
-        apply_cuts(double, None, plan)
-        after = _outputs(double, inputs, training=False)
+        apply_cuts(copied, None, plan)
+        after = _outputs(copied, inputs, training=False)
         if trained:
-            _outputs(double, inputs, training=True)
+            _outputs(copied, inputs, training=True)
     except Exception as error:  # code of the model, which may raise anything
         text = str(error).strip().split("\n")[0][:160]
         return f"the model's code fixes it ({type(error).__name__}: {text})"
     return _difference(before, after)
+
+
+def _prepared(model: nn.Module, example_inputs: Any) -> tuple[nn.Module, Any, bool]:
+    """A copy, in double precision if the model's code bears that; inputs; whether it trains."""
+    copied = _copy(model)
+    try:
+        double, inputs = copy.deepcopy(copied).double(), tree_map(_wide, example_inputs)
+        return double, inputs, _runs(double, inputs)
+    except Exception:  # some code wants its own precision
+        return copied, example_inputs, _runs(copied, example_inputs)
 
 
 def _copy(model: nn.Module) -> nn.Module:
