@@ -76,6 +76,12 @@ class Injection:
     trace : Trace, optional
         That of the cluster: launches in which links were slow are marked in it.
 
+    Attributes
+    ----------
+    faults : tuple of Fault
+    trace : Trace or None
+        May be given later, before the launches.
+
     Raises
     ------
     TypeError
@@ -95,7 +101,7 @@ class Injection:
                     f"got {fault!r}"
                 )
         self.faults = tuple(faults)
-        self._trace = trace
+        self.trace = trace
         self._name = uuid.uuid4().hex[:12]
         self._fired: dict[int, Fired] = {}
         self._began: dict[int, float] = {}
@@ -169,8 +175,8 @@ class Injection:
         with self._guard:
             self._began.setdefault(fired.launch, began)
             self._fired.setdefault(number, fired)
-        if self._trace is not None and fired.fault.mark:
-            self._trace.mark(fired.launch, fired.fault.mark)
+        if self.trace is not None and fired.fault.mark:
+            self.trace.mark(fired.launch, fired.fault.mark)
 
     def __getstate__(self) -> dict[str, Any]:
         with self._guard:
@@ -182,7 +188,7 @@ class Injection:
             }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _trace=None)
+        self.__dict__.update(state, trace=None)
         self._guard = threading.Lock()
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from dtoolkit.comm.trace import Event, Trace
 from dtoolkit.faults import CutLink, Injection, Kill, Raise, Slow, SlowLink
 from tests.faults.fakes import FakeCluster, Note
 
@@ -235,3 +236,19 @@ def test_the_log_as_a_table():
     assert table["step"].isna().tolist() == [True, False]
     assert str(cluster.injection.fired[1]) == "note on rank 2 at step 3"
     assert Injection([]).table().empty
+
+
+def test_traces_say_which_launches_met_a_slow_link():
+    trace = Trace()
+    cluster = FakeCluster(Injection([SlowLink(0, 1, latency="5ms", at_step=1)], trace=trace))
+    for steps in ((0, 1), (0,), (1,)):
+        (site, *_) = cluster.launch(2)
+        site.steps(*steps)
+    trace.extend(
+        Event(launch, 0, "barrier", "", 0.0, 1.0, (0, 0), 0, "", "", "") for launch in (1, 2, 3)
+    )
+    slow = "a slow link between ranks 0 and 1 (5ms more)"
+    assert [trace.filter(launch=one).emulated for one in (1, 2, 3)] == [slow, "", slow]
+    assert trace.emulated == slow
+    trace.clear()
+    assert trace.emulated == ""
