@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dtoolkit.faults.injection import Injection
@@ -41,6 +42,8 @@ def start(
     policy = job.policy
     instruments = () if injection is None else (injection,)
     around = [one for one in cluster.instruments if isinstance(one, Injection)]
+    texts = [*job.about["faults"], *(str(fault) for one in around for fault in one.left())]
+    job = replace(job, about={**job.about, "faults": texts})
     records = Records(job.about["settings"]["workers"], free=job.strategy.free)
     noted = Noted(policy=policy.name, began=time.perf_counter(), injections=(*around, *instruments))
 

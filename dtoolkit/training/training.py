@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dtoolkit.training.records import Records
     from dtoolkit.training.recovery.attempts import Attempts
     from dtoolkit.training.recovery.noted import Noted
+    from dtoolkit.training.recovery.report import RecoveryReport
 
 __all__ = ["Training"]
 
@@ -66,6 +67,11 @@ class Training:
     def history(self) -> pd.DataFrame:
         """The history so far, as :class:`~dtoolkit.training.run.Run` describes it."""
         return self._records.frame()
+
+    @property
+    def recoveries(self) -> RecoveryReport:
+        """What has gone wrong so far, and how the run went on."""
+        return self._noted.report()
 
     @property
     def step(self) -> int:

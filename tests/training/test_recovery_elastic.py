@@ -122,6 +122,7 @@ def test_a_newcomer_gets_the_state_and_its_share(cluster: dt.Cluster) -> None:
     run = both(cluster, Replica(patience=15.0), [Kill(2, at_step=4)], steps=8)
     (entry,) = run.recoveries
     assert entry.how == "went on with 4 of 4 workers, 1 of them new"
+    assert (entry.kind, entry.ranks) == ("lost", (2,))
     assert entry.bytes_moved > run.state.nbytes
     moved = run.trace.filter(phase="catch-up").matrix()
     assert moved.sum() >= entry.bytes_moved

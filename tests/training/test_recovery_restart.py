@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from distributed import Client, LocalCluster
 from torch import nn
 
 import dtoolkit as dt
 from dtoolkit.errors import LaunchCancelled, LaunchTimeout, RankError
 from dtoolkit.faults import Kill, Raise
+from dtoolkit.figures.recovery import recovery_timeline
 from dtoolkit.training import Checkpoint, Run, StepReport
 from dtoolkit.training.recovery import Abort, Restart
 from dtoolkit.training.strategies import DataParallel, DropCompute
@@ -249,3 +251,35 @@ def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
     while not condition():
         assert time.monotonic() < end, "it did not come to that"
         time.sleep(0.005)
+
+
+def test_faults_that_are_injected_around_a_run(cluster: dt.Cluster) -> None:
+    whole = dt.train(cluster, toy(), steps=6)
+    with dt.faults.inject(cluster, Kill(1, at_step=3), Raise(0, at_step=4)) as faults:
+        run = dt.train(cluster, toy(), steps=6, recovery="restart")
+    assert faults.left() == ()
+    assert [entry.fault for entry in run.recoveries] == [str(one) for one in faults.fired]
+    assert run.faults == [str(fault) for fault in faults.faults]
+    assert run.state.differs_from(whole.state) == []
+    assert "<svg" in run.recoveries._repr_html_()
+    assert recovery_timeline(run).data
+
+
+def test_a_cluster_of_somebody_else(tmp_path: Path) -> None:
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as workers,
+        Client(workers, set_as_default=False) as client,
+        dt.Cluster(client=client, workers=2, device="cpu", timeout=60) as cluster,
+    ):
+        with pytest.raises(ValueError, match=r"recovery='restart' needs checkpoint=: the workers"):
+            dt.train(cluster, toy(), steps=6, recovery="restart")
+        whole = dt.train(cluster, toy(), steps=6)
+        for policy, checkpoint in (("restart", tmp_path / "run.pt"), ("shrink", None)):
+            faults = [Kill(rank, at_step=4) for rank in range(2)]
+            run = dt.train(
+                cluster, toy(model=_plain), steps=6, recovery=policy, faults=faults,
+                checkpoint=checkpoint,
+            )  # fmt: skip
+            again = 4 if checkpoint else 0
+            assert run.recoveries[0].how == f"started again from step {again}"
+            assert run.state.step == whole.state.step

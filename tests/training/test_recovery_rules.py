@@ -136,6 +136,9 @@ def test_newcomers_take_free_seats() -> None:
     assert (group.step, group.ahead, group.behind, group.met) == (9, [3], [0, 1, 2], 6)
     assert group.held == {3: frozenset({3})}
     assert group.number == 6
+    before = _seated([standing(seat, 8) for seat in range(4)], 4)
+    assert group.lost_from(before) == [0, 2]
+    assert before.lost_from(before) == []
 
 
 # -------------------------------------------------------------------------------- fingerprint

@@ -177,7 +177,7 @@ class ElasticRank(Stepping):
         """Report in place of those that are gone or behind, who may not have been heard."""
         if self._before is None or self.ctx.rank not in group.ahead:
             return
-        gone = [seat for seat in self._before.seats if seat not in group.seats]
+        gone = [self._before.seats[rank] for rank in group.lost_from(self._before)]
         behind = [group.seats[rank] for rank in group.behind if rank not in group.came]
         instead = self.ledger.in_place_of([*gone, *behind])
         if self.ctx.rank == group.ahead[0]:

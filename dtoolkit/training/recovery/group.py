@@ -63,6 +63,11 @@ class Group:
         """Seat of each rank."""
         return tuple(one.seat for one in self.standings)
 
+    def lost_from(self, before: Group) -> list[int]:
+        """Ranks of a group before whose workers are gone, whoever has their seats now."""
+        there = {seat for rank, seat in enumerate(self.seats) if rank not in self.came}
+        return [rank for rank, seat in enumerate(before.seats) if seat not in there]
+
     @property
     def number(self) -> int:
         """How many groups there have been, with this one."""

@@ -53,7 +53,7 @@ class Mishaps:
         """
         if before is None:
             return
-        gone = [rank for rank, seat in enumerate(before.seats) if seat not in now.seats]
+        gone = now.lost_from(before)
         new = f", {len(now.came)} of them new" if now.came else ""
         if self._breaks:
             detected, hung = self._breaks[0][0], any(hung for _, hung in self._breaks)

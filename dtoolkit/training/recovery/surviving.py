@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Elastic", "Replica", "Shrink", "Stacked"]
 
-_STRATEGIES = ("data-parallel", "ordered")
-
 
 @dataclass(frozen=True)
 class Elastic(Policy):
@@ -74,11 +72,13 @@ class Elastic(Policy):
     ) -> None:
         """See :meth:`Policy.check`."""
         name = f"recovery={self.name!r}"
-        if strategy.name not in _STRATEGIES:
+        from dtoolkit.training.strategies import DataParallel, Ordered
+
+        if type(strategy) not in (DataParallel, Ordered):  # one's own steps may be others
             raise ValueError(
-                f"{name} recomputes the shards of lost workers, which strategy={strategy.name!r} "
-                "does not have: use strategy='data-parallel' or 'ordered', or recovery='restart', "
-                "which takes every strategy"
+                f"{name} recomputes the shards of lost workers, which strategy={strategy!r} does "
+                "not have: use strategy='data-parallel' or 'ordered', or recovery='restart', which "
+                "takes every strategy"
             )
         if settings.compression is not None:
             raise ValueError(
