@@ -15,11 +15,12 @@ from dtoolkit.sparsity.channels.joining import pointwise
 from dtoolkit.sparsity.channels.labels import Axis, Channels, Ids, Label
 from dtoolkit.sparsity.channels.layers import LAYER_RULES
 from dtoolkit.sparsity.channels.moves import MOVE_RULES
-from dtoolkit.sparsity.channels.steps import Roles, Step
+from dtoolkit.sparsity.channels.steps import Roles, Rule, Step
 from dtoolkit.sparsity.masks import find_mask
 
-__all__ = ["Dependencies", "find_dependencies"]
+__all__ = ["OUTPUT", "Dependencies", "find_dependencies"]
 
+OUTPUT = "is the model's output"
 _RULES = {**MOVE_RULES, **LAYER_RULES}
 _HELD = "torch's {kind} holds its widths (and heads) fixed"
 
@@ -47,8 +48,6 @@ class Dependencies:
         Weights, and the dimension along which they make channels.
     balanced : list of int64 array (rows, channels)
         Sets, of which equal counts stay in each row.
-    held : dict of str to str
-        Weights of modules whose widths torch holds fixed, and why.
     untraced : tuple of str
         Parameters that no operation has used.
     failure : str
@@ -65,7 +64,6 @@ class Dependencies:
     depthwise: frozenset[str] = frozenset()
     makers: frozenset[tuple[str, int]] = frozenset()
     balanced: list[Ids] = field(default_factory=list)
-    held: dict[str, str] = field(default_factory=dict)
     untraced: tuple[str, ...] = ()
     failure: str = ""
 
@@ -116,7 +114,6 @@ class _Walk:
         self.first: dict[str, str] = {}  # the first of a tensor's names, by any of them
         self.params: dict[str, Label] = {}
         self.used: set[str] = set()
-        self.held: dict[str, str] = {}
         seen: dict[int, str] = {}
         tensors = [
             *model.named_parameters(remove_duplicate=False),
@@ -130,6 +127,7 @@ class _Walk:
                     for dim, size in enumerate(tensor.shape)
                 )
                 self.params[name] = Label(tuple(tensor.shape), axes)
+        self._hold()
 
     def through(self, graph: Graph) -> None:
         """Label every value, and note what has to stay."""
@@ -137,7 +135,7 @@ class _Walk:
         for node in graph.nodes:
             if node.op == "output":
                 for label in _labels(torch.fx.map_arg(node.args, lambda n: values.get(n.name))):
-                    self.channels.keep_axes(label.axes, "is the model's output")
+                    self.channels.keep_axes(label.axes, OUTPUT)
             elif node.op == "placeholder" and node.name in graph.names:
                 name = self.first[graph.names[node.name]]
                 if node.users:
@@ -173,14 +171,23 @@ class _Walk:
         if not any(label.axes for label in step.labels):
             return step.nothing()
         if known and name in _RULES:
-            return _RULES[name](step)
+            return self.checked(_RULES[name], step)
         if known and torch.Tag.pointwise in target.tags and not step.several:
             return pointwise(self.channels, step.labels, shape)
         return step.refuse()
 
+    def checked(self, rule: Rule, step: Step) -> Any:
+        """What a rule gives; where an operation is used in a way it does not know, all is kept."""
+        try:
+            made = rule(step)
+        except (LookupError, TypeError, ValueError, AttributeError, AssertionError):
+            return step.refuse(f"torch's {step.name} is not followed in this use")
+        shapes = tuple(label.shape for label in made) if isinstance(made, list) else made.shape
+        return made if shapes == step.shape else step.refuse()
+
     def result(self) -> Dependencies:
         """Put together what was found."""
-        self._hold()
+        self._join_masks()
         ids = {name: [axis.ids for axis in label.axes] for name, label in self.params.items()}
         for name, rows in self.roles.grouped.items():
             if name in self.roles.plain:
@@ -188,15 +195,15 @@ class _Walk:
                 self.channels.keep(ids[name][0], "its weight is used in two ways")
             ids[name][1] = rows
         sets = self.channels.components()
-        reasons: dict[int, str] = {}
+        why: dict[int, dict[str, None]] = {}
         for kept, reason in self.channels.kept:
             for one in np.unique(sets[kept]):
-                reasons.setdefault(int(one), reason)
+                why.setdefault(int(one), {})[reason] = None
         order = list(self.params)
         return Dependencies(
             {name: [sets[one] for one in many] for name, many in ids.items()},
             sets=int(sets.max(initial=-1)) + 1,
-            reasons=reasons,
+            reasons={one: "; ".join([*many][:3]) for one, many in why.items()},
             rows=_marked(self.roles.rows, sets),
             columns=_marked(self.roles.columns, sets),
             products=_marked(self.roles.products, sets),
@@ -204,7 +211,6 @@ class _Walk:
             depthwise=frozenset(self.roles.depthwise),
             makers=frozenset(self.roles.makers),
             balanced=[sets[rows] for rows in self.channels.balanced()],
-            held=self.held,
             untraced=tuple(
                 name
                 for name, _ in self.model.named_parameters()
@@ -213,26 +219,28 @@ class _Walk:
         )
 
     def _hold(self) -> None:
-        """Masks go with their weights; some modules cannot have other widths."""
+        """Some modules cannot have other widths."""
         for prefix, module in self.model.named_modules():
-            dot = f"{prefix}." if prefix else ""
-            held = isinstance(module, nn.MultiheadAttention | nn.RNNBase | nn.Bilinear)
+            if isinstance(module, nn.MultiheadAttention | nn.RNNBase | nn.Bilinear):
+                for attribute in module._parameters:
+                    name = f"{prefix}.{attribute}" if prefix else attribute
+                    if name in self.first:
+                        reason = _HELD.format(kind=type(module).__name__)
+                        self.channels.keep_axes(self.params[self.first[name]].axes, reason)
+
+    def _join_masks(self) -> None:
+        """Masks go with their weights."""
+        for prefix, module in self.model.named_modules():
             for attribute in module._parameters:
-                weight = self.params.get(self.first.get(dot + attribute, ""))
-                if weight is None:
+                if find_mask(module, attribute) is None:
                     continue
-                if held:
-                    reason = _HELD.format(kind=type(module).__name__)
-                    self.channels.keep_axes(weight.axes, reason)
-                    if len(weight.shape) > 1:
-                        self.held[self.first[dot + attribute]] = reason
-                if find_mask(module, attribute) is not None:
-                    mask = self.params[self.first[f"{dot}{attribute}_mask"]]
-                    for one, other in zip(weight.axes, mask.axes, strict=True):
-                        self.channels.join(one.ids, other.ids)
-                    name = self.first[dot + attribute]
-                    if name in self.roles.grouped:
-                        self.roles.grouped[f"{dot}{attribute}_mask"] = self.roles.grouped[name]
+                name = self.first[f"{prefix}.{attribute}" if prefix else attribute]
+                mask = f"{prefix}.{attribute}_mask" if prefix else f"{attribute}_mask"
+                pairs = zip(self.params[name].axes, self.params[mask].axes, strict=True)
+                for one, other in pairs:
+                    self.channels.join(one.ids, other.ids)
+                if name in self.roles.grouped:
+                    self.roles.grouped[mask] = self.roles.grouped[name]
 
 
 def _marked(groups: list[Ids], sets: Ids) -> Any:

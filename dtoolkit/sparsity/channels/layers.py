@@ -110,6 +110,45 @@ def _product(step: Step) -> Any:
     return pointwise(step.channels, sides, step.shape)
 
 
+def _einsum(step: Step) -> Any:
+    """Two operands, whose letters are summed over where both have them and the result has not."""
+    equation, tensors = step.args["equation"].replace(" ", ""), step.args["tensors"]
+    inputs, _, result = equation.partition("->")
+    terms = inputs.split(",")
+    summed = set(inputs) - set(result) - {","}
+    once = all(len(set(term)) == len(term) for term in terms)
+    if (
+        "." in equation
+        or len(terms) != 2
+        or not once
+        or not summed <= set(terms[0]) & set(terms[1])
+    ):
+        return step.refuse()
+    sides = list(tensors)
+    for place, term in enumerate(terms):
+        weight = step.weight(sides[place], len(term))
+        for letter, axis in zip(term, weight or (), strict=False):
+            _weigh(step, [axis], 0 if letter in summed else 1)
+    if all(step.weight(side, len(term)) is None for side, term in zip(sides, terms, strict=True)):
+        step.roles.products += [
+            axis.ids
+            for side, term in zip(sides, terms, strict=True)
+            for axis in side.touching(term.index(letter) for letter in summed)
+        ]
+    for letter in sorted(summed):
+        sides = list(
+            contract(
+                step.channels, sides[0], terms[0].index(letter), sides[1], terms[1].index(letter)
+            )
+        )
+    placed = []
+    for side, term in zip(sides, terms, strict=True):
+        shape = tuple(side.shape[term.index(x)] if x in term else 1 for x in result)
+        places = {term.index(x): result.index(x) for x in term if x in result}
+        placed.append(side.moved(places, shape))
+    return pointwise(step.channels, placed, step.shape)
+
+
 def _attention(step: Step) -> Any:
     query, key, value = (step.args[name] for name in ("query", "key", "value"))
     if step.args.get("enable_gqa") or step.args.get("scale") is None:
@@ -203,6 +242,7 @@ LAYER_RULES: dict[str, Rule] = {
     **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), _convolution),
     "linear": _linear,
     **dict.fromkeys(("matmul", "mm", "bmm", "addmm", "baddbmm"), _product),
+    "einsum": _einsum,
     "scaled_dot_product_attention": _attention,
     "embedding": _embedding,
     **dict.fromkeys(("batch_norm", "instance_norm", "prelu"), _norm_by_channel),

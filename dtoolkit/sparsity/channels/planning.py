@@ -9,7 +9,7 @@ import numpy as np
 from torch import nn
 
 from dtoolkit.sparsity.channels.choosing import Choice, choose, signatures
-from dtoolkit.sparsity.channels.dependencies import Dependencies, find_dependencies
+from dtoolkit.sparsity.channels.dependencies import OUTPUT, Dependencies, find_dependencies
 from dtoolkit.sparsity.channels.graph import uncompiled
 from dtoolkit.sparsity.channels.labels import Ids
 from dtoolkit.sparsity.channels.plan import ChannelGroup, CutPlan, Kept, WholeWidth
@@ -154,9 +154,7 @@ def _plan(found: Dependencies, choice: Choice) -> CutPlan:
         if free:
             cut = tuple(place for place, one in enumerate(free) if choice.gone[one])
             groups.append(ChannelGroup(made, read, len(free), cut))
-    whole += [
-        WholeWidth((name,), found.dims[name][0].size, reason) for name, reason in found.held.items()
-    ]
+    whole += _unread(found)
     return CutPlan(
         tuple(groups),
         tuple(whole),
@@ -166,6 +164,17 @@ def _plan(found: Dependencies, choice: Choice) -> CutPlan:
         shapes=shapes,
         depthwise=tuple(sorted(found.depthwise & set(kept))),
     )
+
+
+def _unread(found: Dependencies) -> list[WholeWidth]:
+    """Widths that a weight makes, and that no other was seen to read."""
+    widths: dict[tuple[str, str], set[int]] = {}
+    for name, dim in sorted(found.makers, key=lambda place: found.weights.index(place[0])):
+        for one in set(found.dims[name][dim].ravel().tolist()):
+            reason = found.reasons.get(one, "")
+            if reason and OUTPUT not in reason and not found.useful[one]:
+                widths.setdefault((name, reason), set()).add(one)
+    return [WholeWidth((name,), len(sets), reason) for (name, reason), sets in widths.items()]
 
 
 def _staying(ids: Ids, choice: Choice) -> Ids | None:
