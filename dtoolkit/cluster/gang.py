@@ -35,6 +35,7 @@ from dtoolkit.errors import ClusterClosed, ClusterTooSmall, LaunchCancelled, Lau
 __all__ = ["Gang"]
 
 _SWEEP = 0.05  # seconds that freed objects wait for a launch to take the word along
+_HOSTING = 10.0  # seconds that a worker may take to open a store
 _FORMING = 30.0  # seconds that a group may take to form
 
 
@@ -176,9 +177,21 @@ class Gang:
         return await self.link.call(address, method, *args, timeout=timeout, watch=watch)
 
     async def assignments(
-        self, members: Sequence[Member], deadline: float = float("inf")
+        self,
+        members: Sequence[Member],
+        deadline: float = float("inf"),
+        patience: float | None = None,
     ) -> list[Assignment]:
         """Places of the members in a group: the formed one if it is whole, else a new one.
+
+        Parameters
+        ----------
+        members : sequence of Member
+            By rank.
+        deadline : float
+            On ``time.perf_counter``.
+        patience : float, optional
+            Seconds that the first member has to host the group's store; 10 by default.
 
         Raises
         ------
@@ -199,10 +212,8 @@ class Gang:
         name = f"{self.topic}/{uuid.uuid4().hex[:8]}"
         host, port = "", 0
         if len(members) > 1:
-            patience = max(0.1, min(10.0, deadline - time.perf_counter()))
-            host, port = await self.call(
-                addresses[0], "open_store", self.topic, nccl, timeout=patience
-            )
+            wait = max(0.1, min(patience or _HOSTING, deadline - time.perf_counter()))
+            host, port = await self.call(addresses[0], "open_store", self.topic, nccl, timeout=wait)
         self._group = [
             Assignment(
                 name, rank, len(members), host, port, addresses, nccl, _FORMING, self.emulate
@@ -267,7 +278,7 @@ class Gang:
                     lost = _lost(handles, members)
                     if lost:
                         return lost
-                    assignments = await self.assignments(members, deadline)
+                    assignments = await self.assignments(members, deadline, terms.silence)
                     break
                 except WorkerGoneError as gone:  # nothing has begun yet: go on without it
                     self.roster.suspect(gone.address)

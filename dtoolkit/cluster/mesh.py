@@ -27,7 +27,7 @@ from dtoolkit.comm.occupancy import Occupancy
 from dtoolkit.comm.pending import POLL, Interrupt, brief
 from dtoolkit.comm.threads import start_thread
 from dtoolkit.comm.transport import GlooTransport, NcclTransport, Transport
-from dtoolkit.errors import CommunicationError
+from dtoolkit.errors import CommunicationError, PeerLost
 
 __all__ = ["Assignment", "Mesh", "open_tcp_store"]
 
@@ -171,7 +171,10 @@ class Mesh:
                         raise
                     self._interrupt.check()
         except (RuntimeError, OSError) as error:
-            self._interrupt.check()
+            self.cut()  # the others must not wait for this rank
+            broken = self._interrupt.broken(error)
+            if isinstance(broken, PeerLost):
+                raise broken from error
             raise CommunicationError(f"the group could not be formed: {brief(error)}") from error
         except BaseException:
             self.cut()

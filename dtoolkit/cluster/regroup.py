@@ -193,7 +193,7 @@ class Regroup:
         gang = self.gang
         members = [await gang.roster.member(a, self.deadline) for a in action.members]
         gang.break_group()
-        assignments = await gang.assignments(members, self.deadline)
+        assignments = await gang.assignments(members, self.deadline, self.terms.silence)
         self._expires = float("inf")
         self.members.update({m.address: m for m in members})
         self._places = dict(zip(action.members, assignments, strict=True))

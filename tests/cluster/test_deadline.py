@@ -145,6 +145,15 @@ def test_a_rank_that_stops_for_a_moment(cluster: dt.Cluster) -> None:
     assert cluster.pids == pids
 
 
+def test_the_host_of_the_next_group_is_stopped(cluster: dt.Cluster) -> None:
+    pids = cluster.pids
+    cluster._gang.break_group()
+    os.kill(pids[0], signal.SIGSTOP)
+    # Nothing has begun yet: another takes its place.
+    assert cluster.run(lambda ctx: ctx.size, deadline=0.5, timeout=8) == [3] * 3
+    assert cluster.pids[0] != pids[0]
+
+
 def test_one_that_is_stopped_before_the_launch(cluster: dt.Cluster) -> None:
     pids = cluster.pids
     os.kill(pids[2], signal.SIGSTOP)

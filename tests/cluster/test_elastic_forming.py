@@ -56,6 +56,7 @@ def ends_while_forming(end: Callable[[], None], moment: str) -> None:
         end()
         return made
 
+    form.original = original  # type: ignore[attr-defined]
     Mesh._form = form  # type: ignore[method-assign]
 
 
@@ -134,6 +135,30 @@ def test_one_that_goes_in_the_first_group_it_forms(
     deadly = DeadlyToRead(tmp_path / "read", reader)
     answers = cluster.run(work, deadly, elastic=True, timeout=20)
     assert answers in ([(4, 4.0)] * 4, [(3, 3.0)] * 3)  # with the replacement or before it came
+
+
+def refuse() -> None:
+    raise RuntimeError("no connection to be had")
+
+
+@pytest.mark.parametrize("end", [die, refuse])
+def test_a_subgroup_that_cannot_be_formed(cluster: dt.Cluster, end: Callable[[], None]) -> None:
+    def work(ctx: Any) -> tuple[bool, tuple[int, float]]:
+        split = False
+        if not ctx.joined:
+            if ctx.rank == 1:
+                ends_while_forming(end, "before")
+            try:
+                ctx.comm.split(0)
+                split = True
+            except PeerLost:
+                from dtoolkit.cluster.mesh import Mesh
+
+                Mesh._form = getattr(Mesh._form, "original", Mesh._form)  # type: ignore
+                ctx.rebuild(4)
+        return split, go_on(ctx, size=4)
+
+    assert cluster.run(work, elastic=True, timeout=20) == [(False, (4, 4.0))] * 4
 
 
 @pytest.mark.parametrize("victim", [0, 2])
