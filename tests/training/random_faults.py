@@ -13,9 +13,9 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -122,8 +122,7 @@ def campaign(
         Processes, files, sockets and threads that should be gone.
     """
     trials, leftovers = [], []
-    before_files = _files()
-    with dt.Cluster(workers=WORKERS, device="cpu", timeout=60) as cluster:
+    with _own_folder() as folder, dt.Cluster(workers=WORKERS, device="cpu", timeout=60) as cluster:
         pids = cluster._local._pids if cluster._local is not None else set()
         whole = dt.train(cluster, task(), steps=STEPS, evaluate_every=4)
         cluster.run(_settled)
@@ -133,6 +132,8 @@ def campaign(
                 trials.append(run_under(cluster, whole, policy, seed))
                 report(trials[-1])
         after, now = cluster.run(inventory), inventory(None)
+        if files := [name for name in os.listdir(folder) if name.startswith("dtoolkit-run-")]:
+            leftovers.append(f"files {files}")
     fresh = (max(files for files, _ in before), max(threads for _, threads in before))
     grown = [*((f"rank {rank}", fresh, one) for rank, one in enumerate(after))]
     for name, then, found in [*grown, ("this process", mine, now)]:
@@ -142,8 +143,6 @@ def campaign(
             leftovers.append(f"{name}: {then[1]} threads before, {found[1]} after")
     if left := leftover_processes(pids):
         leftovers.append(f"processes {left}")
-    if left_files := sorted(_files() - before_files):
-        leftovers.append(f"files {left_files}")
     return trials, leftovers
 
 
@@ -151,9 +150,16 @@ def _settled(ctx: Any) -> None:
     ctx.comm.barrier()
 
 
-def _files() -> set[str]:
-    """Temporary folders of runs."""
-    return {str(path) for path in Path(tempfile.gettempdir()).glob("dtoolkit-run-*")}
+@contextmanager
+def _own_folder() -> Iterator[str]:
+    """A folder of temporary files that nobody else uses."""
+    before = tempfile.tempdir
+    with tempfile.TemporaryDirectory() as folder:
+        tempfile.tempdir = folder
+        try:
+            yield folder
+        finally:
+            tempfile.tempdir = before
 
 
 def main() -> int:

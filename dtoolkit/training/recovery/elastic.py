@@ -9,6 +9,7 @@ order of the shards: the result is that of the run without losses, to the bit.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -106,9 +107,9 @@ class ElasticRank(Stepping):
     def _all_steps(self) -> tuple[RunState | None, dict[str, Any], bool]:
         while True:
             if self.group is None:
-                self._form()
+                self._alone("met the others", self._form)
             if self._meets():
-                self._meet()
+                self._alone("evaluated or saved", self._meet)
             if self._through or self.stopped:
                 break
             self.make_step()
@@ -116,6 +117,16 @@ class ElasticRank(Stepping):
             self.ctx.comm.barrier()
         state = self._state() if self.ctx.rank == 0 else None
         return state, self._summary(), not self._through
+
+    def _alone(self, doing: str, work: Callable[[], None]) -> None:
+        """Do what all ranks do together; where one raises, the others wait in the middle of it."""
+        try:
+            work()
+        except (*BROKEN, WipeOut, ReplicaMismatch, FloatingPointError):
+            raise
+        except Exception as error:
+            text = f"rank {self.ctx.rank} raised {type(error).__name__} as it {doing}: {error}"
+            raise WipeOut(step=max(0, self.step), why=text) from error
 
     # ------------------------------------------------------------------------------- groups
 
