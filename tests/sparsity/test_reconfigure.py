@@ -99,6 +99,19 @@ def test_heads_of_queries_and_keys_need_dead_biases():
     assert plan_cuts(model, x).cut == 4  # one of each head
 
 
+def test_numbers_of_channels_are_rounded_up(small):
+    plan = plan_cuts(small, images(), channels={"conv1": [0, 1, 2], "conv2": [0, 1]}, multiple=2)
+    assert [group.width - len(group.cut) for group in plan.groups] == [2, 4]
+    power = small.conv1.weight.square().sum((1, 2, 3)) + small.conv2.weight.square().sum((0, 2, 3))
+    assert plan.groups[0].cut == tuple(sorted(power[:3].argsort()[:2].tolist()))  # the weakest go
+
+
+def test_layers_of_one_group_are_cut_once():
+    model, x = bring("resnet18")
+    channels = {"conv1": [1], "layers.0.0.conv2": [1], "layers.0.1.conv2.weight": [-7]}
+    assert plan_cuts(model, x, channels=channels).cut == 1
+
+
 # ------------------------------------------------------------------------------ what is kept
 
 

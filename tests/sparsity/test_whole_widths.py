@@ -126,3 +126,68 @@ def test_padded_channels_and_gates():
     torch.testing.assert_close(model(images()), zeroed(images()))
     assert model.two.weight.shape == (8, 4, 3, 3)  # the four that padding has made stay
     assert model.gate.weight.shape == (4, 8, 1, 1)
+
+
+class Summed(nn.Module):
+    """Attention in Einstein's notation, and weights that are parameters of the module itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(8, 16) for _ in range(3))
+        self.w = nn.Parameter(torch.randn(16, 6))
+        self.b, self.alpha = nn.Parameter(torch.randn(6)), nn.Parameter(torch.ones(1))
+        self.last = nn.Linear(6, 2)
+
+    def forward(self, x):
+        q, k, v = (layer(x).unflatten(-1, (4, -1)) for layer in (self.q, self.k, self.v))
+        seen = (torch.einsum("bqhd,bkhd->bhqk", q, k) * 0.5).softmax(-1)
+        x = torch.einsum("bhqk,bkhd->bqhd", seen, v).flatten(2)
+        return self.last(torch.relu(self.alpha * (x @ self.w) + self.b))
+
+
+class Halves(nn.Module):
+    """Channels divided, half of them worked on, put together and shuffled, as in ShuffleNet v2."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.head = nn.Conv2d(3, 16, 3, 1, 1), nn.Linear(16, 4)
+        self.one, self.two = nn.Conv2d(8, 8, 3, 1, 1, groups=8), nn.Conv2d(8, 8, 1)
+
+    def forward(self, x):
+        left, right = torch.relu(self.stem(x)).chunk(2, 1)
+        x = torch.cat([left, torch.relu(self.two(torch.relu(self.one(right))))], 1)
+        batch, width, height, breadth = x.shape
+        x = x.view(batch, 2, width // 2, height, breadth).transpose(1, 2)
+        return self.head(x.reshape(batch, width, height, breadth).mean((2, 3)))
+
+
+def test_sums_over_letters_and_halves_are_followed():
+    for make, x in (
+        (Summed, torch.randn(2, 5, 8)),
+        (Halves, images()),
+    ):
+        torch.manual_seed(0)
+        model = make().eval()
+        zeroed = copy.deepcopy(model)
+        report = reconfigure(model, None, x, keep=0.5)
+        zero_cuts(zeroed, None, report.plan)
+        torch.testing.assert_close(model(x), zeroed(x))
+        assert report.plan.cut == report.plan.width / 2
+        assert not report.plan.whole
+
+
+class Fused(nn.Module):
+    """One layer for queries, keys and values, told apart by position."""
+
+    def __init__(self):
+        super().__init__()
+        self.all, self.out = nn.Linear(8, 24), nn.Linear(8, 2)
+
+    def forward(self, x):
+        q, k, v = self.all(x).reshape(*x.shape[:2], 3, 2, 4).permute(2, 0, 3, 1, 4).unbind(0)
+        seen = (q @ k.transpose(-2, -1)).softmax(-1) @ v
+        return self.out(seen.transpose(1, 2).reshape(x.shape))
+
+
+def test_what_no_other_layer_was_seen_to_read_is_named():
+    assert "taken out by position" in reason(Fused(), torch.randn(2, 5, 8), "all.")

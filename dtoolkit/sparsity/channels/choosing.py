@@ -14,7 +14,7 @@ from torch import nn
 from dtoolkit.sparsity.channels.dependencies import Dependencies
 from dtoolkit.sparsity.channels.labels import Ids
 
-__all__ = ["Choice", "choose", "signatures", "strengths"]
+__all__ = ["Choice", "choose", "only", "signatures", "strengths"]
 
 _INPUT_FIRST = (nn.modules.conv._ConvTransposeNd, nn.Embedding)
 
@@ -130,6 +130,17 @@ def choose(
             _round_up(choice.gone, group, power, multiple)
         changed = _revived(found, choice, power)
     return choice
+
+
+def only(model: nn.Module, found: Dependencies, choice: Choice, members: list[int]) -> Choice:
+    """What goes of one group, had only that been chosen."""
+    gone = np.zeros(found.sets, bool)
+    gone[members] = choice.gone[members]
+    alone = Choice(gone)
+    _, power = strengths(model, found)
+    while _revived(found, alone, power):
+        pass
+    return alone
 
 
 def _round_up(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from dtoolkit.sparsity.channels.choosing import Choice, choose, signatures
+from dtoolkit.sparsity.channels.choosing import Choice, choose, only, signatures
 from dtoolkit.sparsity.channels.dependencies import OUTPUT, Dependencies, find_dependencies
 from dtoolkit.sparsity.channels.graph import uncompiled
 from dtoolkit.sparsity.channels.labels import Ids
@@ -82,8 +82,8 @@ def plan_cuts(
             raise ValueError(f"channels: nothing can be cut, for {found.failure}")
         return CutPlan((), (), untraced=found.untraced, failure=found.failure)
 
-    def planned() -> tuple[Choice, CutPlan]:
-        choice = choose(
+    def chosen() -> Choice:
+        return choose(
             model,
             found,
             threshold=threshold,
@@ -91,25 +91,30 @@ def plan_cuts(
             channels=channels,
             multiple=multiple,
         )
-        return choice, _plan(found, choice)
 
-    choice, plan = planned()
-    if not verify or not plan.cut or not (fault := try_out(model, plan, example_inputs)):
-        return plan
-    for members in signatures(found).values():
-        gone = np.zeros(found.sets, bool)
-        gone[[one for one in members if choice.gone[one]]] = True
-        if not gone.any():
-            continue
-        alone = try_out(model, _plan(found, Choice(gone)), example_inputs)
-        if alone:
-            found.reasons |= {one: alone for one in members if one not in found.reasons}
-    choice, plan = planned()
-    if plan.cut and (fault := try_out(model, plan, example_inputs)):
-        for members in signatures(found).values():
-            found.reasons |= {one: fault for one in members if one not in found.reasons}
-        choice, plan = planned()
-    return plan
+    choice = chosen()
+    if verify and (fault := _fault(model, found, choice, example_inputs)):
+        groups = list(signatures(found).values())
+        for members in groups:  # which of them the model's code does not bear
+            alone = _fault(model, found, only(model, found, choice, members), example_inputs)
+            _hold(found, members, alone)
+        choice = chosen()
+        if fault := _fault(model, found, choice, example_inputs):
+            for members in groups:
+                _hold(found, members, fault)
+            choice = chosen()
+    return _plan(found, choice)
+
+
+def _fault(model: nn.Module, found: Dependencies, choice: Choice, example_inputs: Any) -> str:
+    """What goes wrong when a copy is cut; empty if nothing does."""
+    plan = _plan(found, choice)
+    return try_out(model, plan, example_inputs) if plan.cut else ""
+
+
+def _hold(found: Dependencies, members: list[int], reason: str) -> None:
+    if reason:
+        found.reasons |= {one: reason for one in members if one not in found.reasons}
 
 
 def _check(
