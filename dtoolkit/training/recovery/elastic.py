@@ -70,6 +70,7 @@ class ElasticRank(Stepping):
         self.stopped = self._asked = False
         self.held: dict[int, Shard] = {}
         self._scores: dict[str, Any] = {}  # the last ones
+        self._gone: set[int] = set()  # seats that were lost, whoever has them now
         self.group: Group | None = None
         self._before: Group | None = None
         self._vote: Vote | None = None
@@ -188,9 +189,10 @@ class ElasticRank(Stepping):
         """Report in place of those that are gone or behind, who may not have been heard."""
         if self._before is None or self.ctx.rank not in group.ahead:
             return
-        gone = [self._before.seats[rank] for rank in group.lost_from(self._before)]
-        behind = [group.seats[rank] for rank in group.behind if rank not in group.came]
-        instead = self.ledger.in_place_of([*gone, *behind])
+        gone = {self._before.seats[rank] for rank in group.lost_from(self._before)}
+        self._gone |= gone  # those before too: who told of them may be among those of now
+        behind = {group.seats[rank] for rank in group.behind if rank not in group.came}
+        instead = self.ledger.in_place_of(sorted(self._gone | behind))
         if self.ctx.rank == group.ahead[0]:
             for event in instead:
                 self.ctx.log(event)
