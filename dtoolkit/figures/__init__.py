@@ -21,6 +21,7 @@ from dtoolkit.figures.recovery_cards import (
     simulation_card,
 )
 from dtoolkit.figures.scaling import scaling
+from dtoolkit.figures.sparsity import layer_channels, layer_densities, mask_patterns, mean_curves
 from dtoolkit.figures.strategy_table import Contender, contenders_frame, strategy_table
 from dtoolkit.figures.timeline import timeline
 from dtoolkit.figures.traffic import compare, traffic
@@ -36,9 +37,13 @@ __all__ = [
     "compare",
     "contenders_frame",
     "full_batch_card",
+    "layer_channels",
+    "layer_densities",
     "layout_card",
     "learning",
     "losses",
+    "mask_patterns",
+    "mean_curves",
     "network",
     "network_card",
     "overview",
