@@ -21,10 +21,9 @@ from torch import nn
 from torch.nn import functional
 
 from dtoolkit.sparsity import compile_sparse, fold_heads, prune
-from dtoolkit.sparsity.structures import as_structure
-from dtoolkit.sparsity.tiles import tile_layout
+from dtoolkit.sparsity.tiles import TileLayout, tile_layout
 from dtoolkit.sparsity.tiles.product import multiply_packed
-from tests.benchmarks.common import Check, interleave, machine, options, ratios, table, verdict
+from tests.benchmarks.common import Check, interleave, machine, options, ratios, verdict
 
 SHAPES = ((1024, 1024), (768, 3072), (3072, 768))
 BATCHES = (128, 512, 1024)
@@ -33,45 +32,51 @@ DENSITY = 0.25
 Runs = dict[str, Callable[[], object]]
 
 
-def products(inputs: int, outputs: int, batch: int) -> Runs:
-    """The product alone: weights packed already, no bias."""
-    weight, rows = torch.randn(outputs, inputs), torch.randn(batch, inputs)
-    runs: Runs = {"dense": lambda: functional.linear(rows, weight)}
-    for name in STRUCTURES:
-        structure = as_structure(name)
-        mask = structure.keep(weight.abs(), tuple(weight.shape), DENSITY)
-        layout = tile_layout(mask)
-        packed = layout.pack(weight)
+def models(inputs: int, outputs: int) -> dict[str, nn.Linear]:
+    """A dense layer, and the same pruned and compiled; for CSR pruned alone."""
+    made = {"dense": nn.Linear(inputs, outputs)}
+    for name in (*STRUCTURES, "csr"):
+        made[name] = copy.deepcopy(made["dense"])
+        prune(made[name], density=DENSITY, structure="unstructured" if name == "csr" else name)
+        if name != "csr":
+            compile_sparse(made[name], kernel="sparse")
+    return made
 
-        def tiled(packed: torch.Tensor = packed, layout: object = layout) -> None:
+
+def products(made: dict[str, nn.Linear], batch: int) -> Runs:
+    """The product alone: weights packed already, no bias."""
+    dense = made["dense"].weight.detach()
+    rows = torch.randn(batch, dense.shape[1])
+    runs: Runs = {"dense": lambda: functional.linear(rows, dense)}
+    for name in STRUCTURES:
+        layout = tile_layout(made[name].get_buffer("weight_mask"))
+        packed = layout.pack(made[name].weight)
+
+        def tiled(packed: torch.Tensor = packed, layout: TileLayout = layout) -> None:
             multiply_packed(rows, packed, None, layout)
 
         runs[name] = tiled
-    mask = as_structure("unstructured").keep(weight.abs(), tuple(weight.shape), DENSITY)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
-        matrix, turned = (weight * mask).to_sparse_csr(), rows.t().contiguous()
+        matrix, turned = made["csr"].weight.detach().to_sparse_csr(), rows.t().contiguous()
     runs["csr"] = lambda: matrix @ turned
     return runs
 
 
-def layers(inputs: int, outputs: int, batch: int) -> tuple[Runs, Runs]:
+def layers(made: dict[str, nn.Linear], batch: int) -> tuple[Runs, Runs]:
     """Linear layers with bias, compiled: forward, and forward with backward."""
-    dense = nn.Linear(inputs, outputs)
-    rows = torch.randn(batch, inputs)
-    grown, gradient = rows.clone().requires_grad_(), torch.randn(batch, outputs)
-    forward, both = {}, {}
+    rows = torch.randn(batch, made["dense"].in_features)
+    grown = rows.clone().requires_grad_()
+    gradient = torch.randn(batch, made["dense"].out_features)
+    forward: Runs = {}
+    both: Runs = {}
     for name in ("dense", *STRUCTURES):
-        layer = copy.deepcopy(dense)
-        if name != "dense":
-            prune(layer, density=DENSITY, structure=name)
-            compile_sparse(layer, kernel="sparse")
 
-        def run(layer: nn.Module = layer) -> None:
+        def run(layer: nn.Module = made[name]) -> None:
             with torch.no_grad():
                 layer(rows)
 
-        def train(layer: nn.Module = layer) -> None:
+        def train(layer: nn.Module = made[name]) -> None:
             torch.autograd.grad(layer(grown), [grown, *layer.parameters()], gradient)
 
         forward[name], both[name] = run, train
@@ -105,26 +110,20 @@ def main() -> int:
     torch.set_num_threads(min(2, torch.get_num_threads()))
     torch.manual_seed(0)
     print(machine())
-    rows: list[tuple[object, ...]] = []
+    print(f"{'weight and batch':24}{'what':20}{'dense ms':>9}", end="")
+    print("".join(f"{name:>7}" for name in (*STRUCTURES, "csr")), flush=True)
     worst: dict[str, float] = {}
     for inputs, outputs in SHAPES:
+        made = models(inputs, outputs)
         for batch in BATCHES[:: 2 if chosen.quick else 1]:
-            forward, both = layers(inputs, outputs, batch)
-            kinds = {
-                "product": products(inputs, outputs, batch),
-                "layer": forward,
-                "layer and backward": both,
-            }
+            place = f"{inputs} x {outputs}, {batch} rows"
+            forward, both = layers(made, batch)
+            kinds = {"product": products(made, batch), "layer": forward, "with backward": both}
             for kind, runs in kinds.items():
-                found = ratios(interleave(runs, rounds=rounds, warmup=2), to="dense")
-                gains = {name: 1 / ratio.median for name, ratio in found.items()}
-                cells = [f"{gains[n]:.2f}" if n in gains else "" for n in (*STRUCTURES, "csr")]
-                place = f"{inputs} x {outputs}, {batch} rows"
-                rows.append((place, kind, f"{1e3 * found['dense'].seconds:.2f}", *cells))
+                gains = measured(place, kind, runs, rounds)
                 for name in STRUCTURES:
                     key = f"{name}, {kind}"
                     worst[key] = min(worst.get(key, gains[name]), gains[name])
-    print(table(rows, ("weight", "what", "dense ms", *STRUCTURES, "csr")))
     found = ratios(interleave(heads(), rounds=rounds, warmup=2), to="dense")
     print(f"attention, 3 of 12 heads left: {1 / found['3 heads'].median:.2f} times as fast")
     print(f"{rounds} rounds; medians over rounds of dense over sparse in the same round")
@@ -137,6 +136,16 @@ def main() -> int:
         ]
         + [Check("3 of 12 heads: share of the time", found["3 heads"].median, 0.9)]
     )
+
+
+def measured(place: str, kind: str, runs: Runs, rounds: int) -> dict[str, float]:
+    """Print one line, and give dense over sparse by name."""
+    found = ratios(interleave(runs, rounds=rounds, warmup=2), to="dense")
+    gains = {name: 1 / ratio.median for name, ratio in found.items()}
+    print(f"{place:24}{kind:20}{1e3 * found['dense'].seconds:9.2f}", end="")
+    cells = [f"{gains[n]:7.2f}" if n in gains else "" for n in (*STRUCTURES, "csr")]
+    print("".join(cells), flush=True)
+    return gains
 
 
 def _must(key: str, musts: dict[str, float]) -> float:

@@ -81,6 +81,8 @@ class TileLayout:
     singles : Singles or None
     flat : int64 tensor
         Where each packed weight is in the weight, row-major.
+    short : int32 tensor, or int64 for weights of 2^31 and more
+        The same: half of what packing has to read.
     live : bool tensor or None
         Which packed weights the mask keeps; None for all.
     """
@@ -91,6 +93,7 @@ class TileLayout:
     tiles: tuple[Tile, ...]
     singles: Singles | None
     flat: torch.Tensor
+    short: torch.Tensor
     live: torch.Tensor | None
 
     @property
@@ -109,7 +112,7 @@ class TileLayout:
         -------
         tensor, shape (packed weights,)
         """
-        packed = weight.detach().reshape(-1).index_select(0, self.flat)
+        packed = weight.detach().reshape(-1).index_select(0, self.short)
         return packed if self.live is None else packed.masked_fill_(~self.live, 0)
 
     @property
@@ -240,6 +243,7 @@ def _assemble(mask: torch.Tensor, cut: _Cut) -> TileLayout:
         tiles=tuple(tiles),
         singles=singles,
         flat=packed,
+        short=packed.to(torch.int32) if mask.numel() < 1 << 31 else packed,
         live=None if bool(alive.all()) else alive,
     )
 
