@@ -113,6 +113,8 @@ class StandingSum(_Standing):
     message : torch.Tensor, optional
         Of two ranks only, which tell each other all that they have: memory that begins with the
         tensor, as uint8. What is behind it travels too.
+    agreed : bool
+        True: the ranks know that theirs are alike; they are not compared, and nothing is sent.
 
     Attributes
     ----------
@@ -130,10 +132,15 @@ class StandingSum(_Standing):
     operation = "all_reduce"
 
     def __init__(
-        self, comm: Communicator, tensor: torch.Tensor, *, message: torch.Tensor | None = None
+        self,
+        comm: Communicator,
+        tensor: torch.Tensor,
+        *,
+        message: torch.Tensor | None = None,
+        agreed: bool = False,
     ) -> None:
         super().__init__(comm)
-        _check(comm, tensor)
+        _check(comm, tensor, agreed=agreed)
         whole = flat(tensor.detach())
         # Two ranks tell each other all that they have: as many bytes, in one round instead of two.
         self._pair = comm.size == 2
@@ -183,6 +190,8 @@ class StandingGather(_Standing):
     comm : Communicator
     tensor : torch.Tensor
         As of :class:`StandingSum`; read at every start.
+    agreed : bool
+        As of :class:`StandingSum`.
 
     Attributes
     ----------
@@ -192,9 +201,9 @@ class StandingGather(_Standing):
 
     operation = "all_gather"
 
-    def __init__(self, comm: Communicator, tensor: torch.Tensor) -> None:
+    def __init__(self, comm: Communicator, tensor: torch.Tensor, *, agreed: bool = False) -> None:
         super().__init__(comm)
-        _check(comm, tensor)
+        _check(comm, tensor, agreed=agreed)
         self._tensor = tensor.detach()
         self._copies = tensor.new_empty((comm.size, *tensor.shape))
         self.whole = torch.empty_like(self._copies)
@@ -302,12 +311,14 @@ def _moment(message: torch.Tensor) -> torch.Tensor:
     return message[:8].view(torch.float64)
 
 
-def _check(comm: Communicator, tensor: torch.Tensor) -> None:
+def _check(comm: Communicator, tensor: torch.Tensor, *, agreed: bool = False) -> None:
     if not tensor.is_contiguous():
         raise ValueError(
             f"tensor must be contiguous; it has shape {tuple(tensor.shape)} and strides "
             f"{tensor.stride()}"
         )
+    if agreed:
+        return
     mine = torch.tensor([DTYPES.index(tensor.dtype), tensor.numel()])
     for peer, (dtype, numel) in enumerate(comm.all_gather(mine).tolist()):
         if (dtype, numel) != tuple(mine.tolist()):

@@ -142,6 +142,12 @@ class Sparsifier:
         masks = self.masks.values()
         return sum(int(mask.sum()) for mask in masks) / sum(mask.numel() for mask in masks)
 
+    @property
+    def wants_gradients(self) -> bool:
+        """Whether the next :meth:`step` ranks weights, masked ones too, by their gradients."""
+        due = self.schedule.due(self.steps + 1)
+        return self._waiting or (due and self.method.updates_with_gradient)
+
     @torch.no_grad()
     def step(self) -> bool:
         """Mask what the optimizer has just stepped, and update the masks if that is due.

@@ -18,6 +18,7 @@ from dtoolkit.training.recovery.policies import policy_of
 from dtoolkit.training.recovery.policy import Policy
 from dtoolkit.training.resuming import check_resumed, state_to_resume
 from dtoolkit.training.settings import Settings
+from dtoolkit.training.sparse import recipe_of
 from dtoolkit.training.state import RunState
 from dtoolkit.training.strategy import Strategy
 from dtoolkit.training.task import check_task
@@ -48,6 +49,7 @@ class Asked:
     checkpoint: Any
     resume: Any
     evaluate_every: Any
+    sparsity: Any
 
 
 def job_of(cluster: Cluster, asked: Asked) -> Job:
@@ -72,6 +74,7 @@ def job_of(cluster: Cluster, asked: Asked) -> Job:
         if check is not None:
             check(ranks)
     strategy.check(settings)
+    _check_sparsity(strategy, settings, policy)
     _check_batch_norm(strategy, settings)
     settings, trial = _tried(asked.task, strategy, settings, ranks)
     policy.check(strategy, settings, batch_norm=trial.batch_norm, ranks=ranks)
@@ -165,6 +168,7 @@ def _settings(asked: Asked, state: RunState | None) -> Settings:
             if asked.evaluate_every is None
             else _whole("evaluate_every", asked.evaluate_every, 1)
         ),
+        sparsity=recipe_of(asked.sparsity),
     )
 
 
@@ -202,6 +206,32 @@ def _check_batch_norm(strategy: Strategy, settings: Settings) -> None:
         raise ValueError(
             f"batch_norm='sync': with {strategy.name} workers do not step together, and have no "
             "joint batch whose statistics these could be; it has 'local' alone"
+        )
+
+
+def _check_sparsity(strategy: Strategy, settings: Settings, policy: Policy) -> None:
+    """Refuse sparsity where ranks would not keep the same masks or shapes."""
+    recipe = settings.sparsity
+    if recipe is None:
+        return
+    if not (strategy.cuts if recipe.cuts else strategy.masks):
+        from dtoolkit.training.strategies import STRATEGIES
+
+        what, attribute = ("cuts channels", "cuts") if recipe.cuts else ("masks weights", "masks")
+        fitting = [name for name, kind in STRATEGIES.items() if getattr(kind, attribute)]
+        raise ValueError(
+            f"sparsity: {recipe} {what}, which all workers must do alike, and with "
+            f"{strategy.name} they cannot; wanted strategy={' or '.join(map(repr, fitting))}"
+        )
+    if settings.compression is not None:
+        raise ValueError(
+            f"sparsity: live values travel as they are, and compression={settings.compression!r} "
+            "would choose among masked ones as well; wanted one of the two"
+        )
+    if policy.elastic:
+        raise ValueError(
+            f"sparsity: recovery={policy.name!r} hands over dense states; wanted recovery='abort' "
+            "or 'restart'"
         )
 
 
@@ -268,6 +298,7 @@ def _about(
             "compression": "" if settings.compression is None else repr(settings.compression),
             "batch_norm": settings.batch_norm or strategy.batch_norm,
             "evaluate_every": settings.evaluate_every,
+            "sparsity": "" if settings.sparsity is None else str(settings.sparsity),
             "recovery": policy.name,
             "citation": str(cite()) if callable(cite) else "",
         },

@@ -4,14 +4,15 @@ Backward gives gradients from the last layer to the first. As soon as those of a
 its sum starts, in the background and in the same order on all ranks; a parameter that a rank did
 not use counts as zeros. Which parameters were used, how many samples, and when the rank was ready
 travels in one small message behind, of two ranks as the end of the last bucket. Where all gradients
-together are as small as that, they travel in it.
+together are as small as that, they travel in it. Of a masked parameter only the live values
+travel.
 """
 
 from __future__ import annotations
 
 import cmath
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ from torch import nn
 
 from dtoolkit.comm.reduction import reduce_in_order
 from dtoolkit.comm.standing import StandingGather, StandingSum
+from dtoolkit.training.live_values import LiveValues
 
 __all__ = ["MEGABYTES", "Buckets", "Totals"]
 
@@ -67,6 +69,13 @@ class Buckets:
         Size of a bucket.
     clock : callable
         Seconds on a clock that all ranks share.
+    masks : mapping of str to bool tensor, optional
+        By name of a parameter, which of its values travel; the same on all ranks. The gradient of
+        the others is 0 after :meth:`finish`.
+    phase : str
+        Of the trace, to which what is sent belongs.
+    agreed : bool
+        True: ranks know that they have the same parameters and masks; nothing is sent for it here.
 
     Raises
     ------
@@ -81,13 +90,25 @@ class Buckets:
         *,
         megabytes: float = MEGABYTES,
         clock: Callable[[], float] = time.perf_counter,
+        masks: Mapping[str, torch.Tensor] | None = None,
+        phase: str = "gradients",
+        agreed: bool = False,
     ) -> None:
-        self._comm, self._clock = comm, clock
+        self._comm, self._clock, self._phase = comm, clock, phase
         self._names = [name for name, _ in parameters]
         self._parameters = [value for _, value in parameters]
-        groups = _groups(self._parameters, megabytes)
+        self._live = [LiveValues.of((masks or {}).get(name), value) for name, value in parameters]
+        self._numels = [
+            value.numel() if live is None else len(live)
+            for value, live in zip(self._parameters, self._live, strict=True)
+        ]
+        bytes_of = [
+            count * value.element_size()
+            for count, value in zip(self._numels, self._parameters, strict=True)
+        ]
+        groups = _groups(self._parameters, bytes_of, megabytes)
         flags = -(-len(parameters) // _HEAD) * _HEAD  # what follows is aligned for any dtype
-        sizes = [sum(self._parameters[number].nbytes for number in group) for group in groups]
+        sizes = [sum(bytes_of[number] for number in group) for group in groups]
         self._together = sum(sizes) <= min(_SMALL, megabytes * 2**20)
         room = sum(-(-size // _HEAD) * _HEAD for size in sizes) if self._together else 0
         self._pair = comm.size == 2 and not self._together
@@ -97,12 +118,12 @@ class Buckets:
         self._last, self._told = message[:last], message[last:]
         self._flags = slice(_HEAD, _HEAD + len(parameters))
         self._lay(groups, sizes, _HEAD + flags)
-        self._telling = StandingGather(comm, self._told)
+        self._telling = StandingGather(comm, self._told, agreed=agreed)
         self._sums: list[StandingSum] = []
         if not self._together:
             messages = [None] * (len(groups) - 1) + [message if self._pair else None]
             self._sums = [
-                StandingSum(comm, bucket.flat, message=one)
+                StandingSum(comm, bucket.flat, message=one, agreed=agreed)
                 for bucket, one in zip(self._buckets, messages, strict=True)
             ]
         self._step = 0
@@ -151,7 +172,7 @@ class Buckets:
         while len(self._under_way) < len(self._sums):
             self._send()
         if not self._pair:
-            with self._comm.phase("gradients"):
+            with self._comm.phase(self._phase):
                 self._telling.run()
         for pending in self._under_way:
             pending.wait()
@@ -187,17 +208,21 @@ class Buckets:
                     size // first.element_size(), dtype=first.dtype, device=first.device
                 )
             self._buckets.append(_Bucket(flat, span, tuple(numbers)))
-            pieces = flat.split([self._parameters[number].numel() for number in numbers])
+            pieces = flat.split([self._numels[number] for number in numbers])
             for number, piece in zip(numbers, pieces, strict=True):
-                self._home[number] = (place, piece.view(self._parameters[number].shape))
+                whole = self._live[number] is None
+                shape = self._parameters[number].shape if whole else piece.shape
+                self._home[number] = (place, piece.view(shape))
 
     def _hook(self, number: int) -> Callable[[torch.Tensor], None]:
         place, view = self._home[number]
 
         def take(value: torch.Tensor) -> None:
             if not self._used[number]:
-                view.copy_(self._dense(number))
-                value.grad = view  # further passes add to it in place
+                gradient = self._dense(number)
+                if self._live[number] is None:
+                    view.copy_(gradient)
+                    value.grad = view  # further passes add to it in place
                 self._used[number] = True
             if self._armed:
                 self._count(number, place)
@@ -231,7 +256,7 @@ class Buckets:
         """Start the sum of the next bucket."""
         place = len(self._under_way)
         self._ready(self._buckets[place])
-        with self._comm.phase("gradients"):
+        with self._comm.phase(self._phase):
             self._under_way.append(self._sums[place].start())
 
     def _fill(self, samples: int, flag: bool) -> float:
@@ -253,10 +278,13 @@ class Buckets:
         return torch.stack(rows if self._comm.rank == 0 else rows[::-1])
 
     def _ready(self, bucket: _Bucket) -> None:
-        """Zeros for what was not used here; refuse what is not finite."""
+        """Zeros for what was not used here, live values of the rest; refuse what is not finite."""
         for number in bucket.numbers:
+            live, home = self._live[number], self._home[number][1]
             if not self._used[number]:
-                self._home[number][1].zero_()
+                home.zero_()
+            elif live is not None:
+                live.take(self._dense(number), out=home)
         if bucket.finite():  # one pass over memory; only where it looks bad a closer look
             return
         for number in bucket.numbers:
@@ -274,7 +302,11 @@ class Buckets:
 
     def _give(self, used: list[int]) -> None:
         for number, value in enumerate(self._parameters):
-            value.grad = self._home[number][1] if used[number] else None
+            live, home = self._live[number], self._home[number][1]
+            if not used[number]:
+                value.grad = None
+            else:
+                value.grad = home if live is None else live.spread(home, over=value.grad)
 
 
 @dataclass(frozen=True)
@@ -294,13 +326,13 @@ def _read(columns: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return columns.contiguous().view(dtype)[:, 0]
 
 
-def _groups(parameters: list[nn.Parameter], megabytes: float) -> list[list[int]]:
+def _groups(parameters: list[nn.Parameter], sizes: list[int], megabytes: float) -> list[list[int]]:
     """Which parameters share a bucket, from the last to the first; each bucket of one dtype."""
     groups: list[list[int]] = []
     filling: dict[torch.dtype, tuple[list[int], float]] = {}  # and the room that is left
     for number in reversed(range(len(parameters))):
         value = parameters[number]
-        size = value.nbytes / 2**20
+        size = sizes[number] / 2**20
         group, room = filling.get(value.dtype, ([], 0.0))
         if not group or size > room:
             group, room = [], megabytes

@@ -11,6 +11,7 @@ import torch
 from dtoolkit.errors import ReplicaMismatch
 from dtoolkit.training.optimizer_state import load_optimizer, optimizer_state
 from dtoolkit.training.plain import digest_of, plain
+from dtoolkit.training.sparse import with_masks, without_masks
 from dtoolkit.training.state import RunState
 from dtoolkit.training.terms import partition_terms
 
@@ -81,15 +82,18 @@ def run_state(
         What is each rank's own.
     """
     here = replica_state(replica, step)
+    dense, masks = without_masks(replica.model, model)
     return RunState(
         step=step,
         strategy=strategy.name,
         workers=workers,
         seed=replica.settings.seed,
-        model=plain(dict(model), "the model"),
+        model=plain(dense, "the model"),
         optimizer=here.optimizer,
         schedule=here.schedule,
         sampler=here.sampler,
+        masks=plain(masks, "the masks"),
+        sparsity=here.sparsity,
         own=own,
         terms={
             **replica.settings.terms,
@@ -102,14 +106,14 @@ def run_state(
 
 def replica_state(replica: Replica, step: int, *, copy: bool = True) -> RunState:
     """What one rank holds, by itself; as copies, or as it is for who only looks at it."""
-    sampler = replica.sampler
-    schedule = replica.schedule
+    sampler, schedule, sparse = replica.sampler, replica.schedule, replica.sparse
+    model, masks = without_masks(replica.model, replica.model.state_dict())
     return RunState(
         step=step,
         strategy="",
         workers=1,
         seed=replica.settings.seed,
-        model=plain(dict(replica.model.state_dict()), "the model", copy=copy),
+        model=plain(model, "the model", copy=copy),
         optimizer=optimizer_state(replica.optimizer, _all_parameters(replica), copy=copy),
         schedule=None if schedule is None else plain(schedule.state_dict(), "the schedule"),
         sampler={
@@ -117,6 +121,8 @@ def replica_state(replica: Replica, step: int, *, copy: bool = True) -> RunState
             "batch": sampler.size,
             "accumulate": sampler.accumulate,
         },
+        masks=plain(masks, "the masks", copy=copy),
+        sparsity={} if sparse is None else plain(sparse.state(), "the state of sparsity"),
     )
 
 
@@ -128,13 +134,17 @@ def restore(replica: Replica, state: RunState) -> None:
     ValueError
         The state is of another model, optimizer or schedule.
     """
-    replica.model.load_state_dict(state.model)
+    if replica.sparse is not None:
+        replica.sparse.prepare(state.sparsity)
+    replica.model.load_state_dict(with_masks(replica.model, state.model, state.masks))
     load_optimizer(replica.optimizer, state.optimizer, _all_parameters(replica))
     if (replica.schedule is None) != (state.schedule is None):
         has, had = ("none", "one") if replica.schedule is None else ("one", "none")
         raise ValueError(f"resume: the saved run has {had} schedule, and the task has {has}")
     if replica.schedule is not None and state.schedule is not None:
         replica.schedule.load_state_dict(plain(state.schedule, "the schedule"))
+    if replica.sparse is not None:
+        replica.sparse.load(state.sparsity, state.masks)
 
 
 def own_part(state: RunState, rank: int) -> tuple[dict[str, Any], int]:

@@ -225,6 +225,10 @@ class _Rank:
             for name in ("parameters", "optimizer"):
                 ctx.expose(name, partial(held_by, replica, name))
         rate = replica.optimizer.param_groups[0]["lr"]
+        sparse = replica.sparse  # as the step finds it: so many values it exchanges
+        found = (
+            {} if sparse is None else {"density": sparse.density, "live_parameters": sparse.live}
+        )
         report = self.strategy.step(replica, self.count)
         if report is None:
             return None
@@ -246,7 +250,7 @@ class _Rank:
             start,
             ctx.clock(),
         ]
-        extra = {f"extra.{name}": value for name, value in report.extra.items()}
+        extra = {f"extra.{name}": value for name, value in (found | report.extra).items()}
         ctx.log({"row": row, **extra})
         if self.writer is not None:
             self.writer.rows.append(row)

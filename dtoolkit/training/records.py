@@ -55,7 +55,16 @@ ranks run free, losses are put in order by it.
 """
 
 _AT = {name: place for place, name in enumerate(FIELDS)}
-_WHOLE = ("step", "epoch", "samples", "dropped", "staleness", "bytes", "local_steps")
+_WHOLE = (
+    "step",
+    "epoch",
+    "samples",
+    "dropped",
+    "staleness",
+    "bytes",
+    "local_steps",
+    "live_parameters",
+)
 
 
 class Records:

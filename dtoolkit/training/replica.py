@@ -16,6 +16,7 @@ from dtoolkit.training.norm import Ranks, has_batch_norm, over_ranks, share_by_s
 from dtoolkit.training.sampling import Sampler
 from dtoolkit.training.seeds import seeded
 from dtoolkit.training.settings import Settings
+from dtoolkit.training.sparse.sparse import Sparse
 from dtoolkit.training.task import Examples, check_model, check_task, check_values
 
 __all__ = ["Replica"]
@@ -51,6 +52,8 @@ class Replica:
     model : nn.Module
     optimizer : torch.optim.Optimizer
     schedule : scheduler or None
+    sparse : Sparse or None
+        What keeps the model sparse (:mod:`dtoolkit.training.sparse`).
     parameters : list of (str, nn.Parameter)
         What is learned: no duplicates (tied parameters once), nothing frozen.
     batch_norm : str
@@ -105,6 +108,9 @@ class Replica:
         )
         make = settings.schedule or getattr(task, "schedule", None)
         self.schedule = None if make is None else make(self.optimizer)
+        self.sparse: Sparse | None = None
+        if settings.sparsity is not None:
+            self.sparse = settings.sparsity.made(self)
 
     def make_model(self) -> nn.Module:
         """Make a model of the task for this rank: as the first, where the task's function can."""
@@ -191,6 +197,8 @@ class Replica:
                     )
                 summed = losses.sum()
                 (summed if weight == 1 else summed * weight).backward()
+        if self.sparse is not None:
+            self.sparse.note(total, len(ids))
         self._slow(step, micro, time.perf_counter() - start)
         self._expose_gradients()
         return total, len(ids)
@@ -227,6 +235,8 @@ class Replica:
     def update(self, samples: float, *, share: float = 1.0, scheduled: bool = True) -> None:
         """Make one step of optimizer and schedule with the gradients that are there.
 
+        Then of what keeps the model sparse, for which the ranks may tell each other their losses.
+
         Parameters
         ----------
         samples : float
@@ -241,10 +251,16 @@ class Replica:
             grads = [value.grad for _, value in self.parameters if value.grad is not None]
             if grads and samples != 1:
                 torch._foreach_div_(grads, float(samples))
+            if self.sparse is not None:
+                self.sparse.begin()
             self._penalise(share)
             self.optimizer.step()
+            if self.sparse is not None:
+                self.sparse.stepped()
             if self.schedule is not None and scheduled:
                 self.schedule.step()
+        if self.sparse is not None and self._step is not None:
+            self.sparse.finish(self._step)
         self.zero_grad()
 
     # ---------------------------------------------------------------------------- parameters
@@ -330,9 +346,12 @@ class Replica:
 
     def _penalise(self, share: float) -> None:
         penalty = getattr(self.task, "penalty", None)
-        if penalty is None or not self.parameters:
+        terms = [] if penalty is None else [penalty(self.model)]
+        more = None if self.sparse is None else self.sparse.penalty(self.model)
+        terms += [] if more is None else [more]
+        if not terms or not self.parameters:
             return
-        extra = penalty_gradients(self, penalty(self.model), self._step)
+        extra = penalty_gradients(self, sum(terms[1:], terms[0]), self._step)
         for (_, value), more in zip(self.parameters, extra, strict=True):
             if more is not None:
                 more = more if share == 1 else more * share

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from dtoolkit.training.sparse import shapes_after
 from dtoolkit.training.state import RunState
 from dtoolkit.training.terms import differing, differing_partition, partition_terms
 
@@ -103,6 +104,9 @@ def _check_terms(state: RunState, settings: Settings, ranks: int) -> None:
     found = differing(saved["compression"], here["compression"])
     if found is not None:
         raise _differs("compression", *found)
+    found = differing(saved.get("sparsity"), here["sparsity"])
+    if found is not None:
+        raise _differs("sparsity", *found)
     if saved["batch_norm"] != here["batch_norm"]:
         raise _differs("batch_norm", repr(saved["batch_norm"]), repr(here["batch_norm"]))
     partition = partition_terms(settings.partition, state.sampler["samples"], ranks)
@@ -113,7 +117,7 @@ def _check_terms(state: RunState, settings: Settings, ranks: int) -> None:
 
 def _check_model(state: RunState, trial: Trial) -> None:
     saved = {name: (tuple(v.shape), str(v.dtype)) for name, v in state.model.items()}
-    here = trial.shapes
+    here = shapes_after(trial.shapes, state.sparsity.get("cuts", ()))
     for name in dict.fromkeys([*saved, *here]):
         if saved.get(name) != here.get(name):
             raise ValueError(

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from dtoolkit.training.sparse.recipe import Recipe
+
 __all__ = ["Settings"]
 
 
@@ -33,6 +35,8 @@ class Settings:
         Whose statistics batch norm uses; None: the strategy's choice.
     evaluate_every : int or None
         Steps between evaluations.
+    sparsity : Recipe or None
+        How the model is made sparse.
     terms : dict
         What the run's state keeps of what was asked
         (:func:`~dtoolkit.training.terms.terms_of`).
@@ -49,4 +53,5 @@ class Settings:
     faults: tuple[Any, ...] = ()
     batch_norm: str | None = None
     evaluate_every: int | None = None
+    sparsity: Recipe | None = None
     terms: dict[str, Any] = field(default_factory=dict)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from dtoolkit.sparsity import masks_of
 from dtoolkit.training.averaging import average, batch_statistics
 from dtoolkit.training.norm import spans_ranks
 
@@ -19,7 +20,7 @@ __all__ = ["SharedBuffers"]
 class SharedBuffers:
     """The buffers of a replica that its ranks would otherwise change each in its own way.
 
-    Those of batch norm over ranks are left out: they are the same anyway.
+    Those of batch norm over ranks are left out, and masks: they are the same anyway.
 
     Parameters
     ----------
@@ -34,11 +35,14 @@ class SharedBuffers:
     def __init__(self, replica: Replica) -> None:
         self._comm = replica.comm
         self.statistics = batch_statistics(replica.model)
+        masks = {id(mask) for mask in masks_of(replica.model).values()}
         self._homes = [
             (f"{name}.{buffer}".lstrip("."), module, buffer)
             for name, module in replica.model.named_modules()
-            for buffer in module._buffers
-            if buffer not in module._non_persistent_buffers_set and not spans_ranks(module)
+            for buffer, value in module._buffers.items()
+            if id(value) not in masks
+            and buffer not in module._non_persistent_buffers_set
+            and not spans_ranks(module)
         ]
         self._seen = self._versions()
 

@@ -39,7 +39,9 @@ class RunState:
     sampler : dict
         Which samples come next: samples in the set, batch, micro-batches.
     masks : dict of tensors
-        Masks of a sparse model, by parameter.
+        Masks of a sparse model, by parameter; they are no part of `model`.
+    sparsity : dict
+        What else sparse training needs to go on, in plain values: steps, densities, cuts.
     random : dict
         States of generators; empty where all that is random comes from the seed and the step.
     own : tuple of dict
@@ -60,6 +62,7 @@ class RunState:
     schedule: dict[str, Any] | None = None
     sampler: dict[str, Any] = field(default_factory=dict)
     masks: dict[str, torch.Tensor] = field(default_factory=dict)
+    sparsity: dict[str, Any] = field(default_factory=dict)
     random: dict[str, Any] = field(default_factory=dict)
     own: tuple[dict[str, Any], ...] = ()
     terms: dict[str, Any] = field(default_factory=dict)
@@ -89,6 +92,7 @@ class RunState:
             **_parts("model", self.model),
             **_optimizer_parts(self.optimizer),
             **_parts("masks", self.masks),
+            **_parts("sparsity", self.sparsity),
         }
         for rank, own in enumerate(self.own):
             decided = {name: value for name, value in own.items() if name != MEASURED}

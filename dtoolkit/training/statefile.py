@@ -29,8 +29,8 @@ __all__ = [
 ]
 
 FORMAT = "dtoolkit training"
-VERSION = 2
-_WITHOUT_TERMS = 1  # the version whose states do not say what was asked for
+VERSION = 3
+_ADDED = {"terms": 2, "sparsity": 3}  # since which version a state has it
 
 
 def write_state(path: str | os.PathLike[str], state: RunState) -> None:
@@ -112,8 +112,10 @@ def read_parts(path: str | os.PathLike[str]) -> dict[str, Any]:
     if not isinstance(parts, dict) or digest_of(parts) != content.get("digest"):
         raise ValueError(f"{name} is damaged: its content is not what was written")
     state = parts.get("state")
-    if version == _WITHOUT_TERMS and isinstance(state, dict):
-        state.setdefault("terms", {})  # to look at; resume= refuses it
+    if isinstance(state, dict):
+        for name, since in _ADDED.items():
+            if version < since:  # without terms to look at alone: resume= refuses it
+                state.setdefault(name, {})
     return parts
 
 

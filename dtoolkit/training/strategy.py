@@ -86,6 +86,10 @@ class Strategy(ABC):
     replicated : bool
         Whether all ranks hold the same bits after each step.
     promise : Promise
+    masks, cuts : bool
+        Whether it trains a model whose weights are masked, or whose channels are cut, the same on
+        all ranks: every update is one of all ranks, made by :meth:`Replica.update`, and what it
+        lays out by parameter it lays anew when ``replica.sparse.changes`` has changed.
     free : bool
         Ranks make as many steps as they can until :meth:`step` says None: fast ones more than slow
         ones. The trainer then counts each rank's steps by themselves, and asks :meth:`reached` how
@@ -97,6 +101,8 @@ class Strategy(ABC):
     name: ClassVar[str]
     batch_norm: ClassVar[str] = "sync"
     replicated: ClassVar[bool] = True
+    masks: ClassVar[bool] = False
+    cuts: ClassVar[bool] = False
     free: bool = False
     promise: ClassVar[Promise] = Promise("not said", "not said", "not said")
     shards: int | None = None

@@ -266,7 +266,7 @@ def check_model(model: nn.Module) -> None:
     ------
     ValueError
         A parameter has no shape yet, or will get a sparse gradient; or the model carries masks of
-        a sparsifier, which nobody would keep on the workers.
+        a sparsifier, which nobody would keep on the workers: ``sparsity=`` makes them there.
     TypeError
         The state dict holds something that is no tensor.
     """
@@ -286,8 +286,9 @@ def check_model(model: nn.Module) -> None:
     if masks:
         raise ValueError(
             f"task.model carries masks of a Sparsifier ({', '.join([*masks][:3])} ...): on the "
-            "workers nothing keeps them, so that the weights would become dense; train it in one "
-            "process, or take them out first: dt.sparsity.remove_masks(model)"
+            "workers nothing keeps them, so that the weights would become dense; take them out "
+            "(dt.sparsity.remove_masks(model)) and let every worker make them: "
+            'sparsity={"method": ..., "density": ...}'
         )
     for name, value in model.state_dict().items():
         if not isinstance(value, torch.Tensor):

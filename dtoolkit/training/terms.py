@@ -87,9 +87,9 @@ def terms_of(strategy: Strategy, settings: Settings, stepping: Stepping) -> dict
     -------
     dict
         Plain content by the name of the argument: ``strategy``, ``optimizer``, ``schedule``,
-        ``compression``, ``batch_norm``, ``accumulate``.
+        ``compression``, ``batch_norm``, ``accumulate``, ``sparsity``.
     """
-    compression = settings.compression
+    compression, sparsity = settings.compression, settings.sparsity
     return {
         "strategy": _described(strategy),
         "optimizer": stepping.optimizer,
@@ -97,6 +97,12 @@ def terms_of(strategy: Strategy, settings: Settings, stepping: Stepping) -> dict
         "compression": None if compression is None else _described(compression),
         "batch_norm": settings.batch_norm or strategy.batch_norm,
         "accumulate": settings.accumulate,
+        "sparsity": None
+        if sparsity is None
+        else {
+            "kind": "PruneTrain" if sparsity.cuts else "Sparsifier",
+            "settings": {name: _value(value) for name, value in sparsity.settings.items()},
+        },
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dtoolkit.training.asked import Asked, injection_of, job_of
@@ -35,6 +36,7 @@ def train(
     checkpoint: Any = None,
     resume: Any = None,
     evaluate_every: int | None = None,
+    sparsity: Mapping[str, Any] | None = None,
     timeout: float | None = -1,
 ) -> Run:
     """Train a model over the workers of a cluster.
@@ -87,6 +89,12 @@ def train(
         Go on from a saved run, a checkpoint, or a run.
     evaluate_every : int, optional
         Steps between two evaluations; there is one at the end in any case.
+    sparsity : mapping, optional
+        Makes the model sparse while it learns: keywords of :class:`dtoolkit.sparsity.Sparsifier`,
+        such as ``{"method": "rigl", "density": 0.1}``; or ``{"method": "prunetrain"}`` with those
+        of :class:`dtoolkit.sparsity.PruneTrain`, which cuts channels. Only live values of
+        gradients are exchanged ("data-parallel"); the history has ``density`` and
+        ``live_parameters``, the run's state ``masks``.
     timeout : float or None
         Seconds until `LaunchTimeout`; by default the cluster's. None: no deadline.
 
@@ -129,6 +137,7 @@ def train(
         checkpoint=checkpoint,
         resume=resume,
         evaluate_every=evaluate_every,
+        sparsity=sparsity,
         timeout=timeout,
     )
     try:
@@ -158,6 +167,7 @@ def submit_training(
     checkpoint: Any = None,
     resume: Any = None,
     evaluate_every: int | None = None,
+    sparsity: Mapping[str, Any] | None = None,
     timeout: float | None = -1,
 ) -> Training:
     """Like :func:`train`, without waiting: for notebooks that show a run while it goes on.
@@ -187,6 +197,7 @@ def submit_training(
             checkpoint=checkpoint,
             resume=resume,
             evaluate_every=evaluate_every,
+            sparsity=sparsity,
         ),
     )
     return start(cluster, job, timeout=timeout, injection=injection_of(faults))

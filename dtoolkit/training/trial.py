@@ -70,9 +70,13 @@ def try_task(task: Any, settings: Settings, *, ranks: int, shards: int | None) -
             raise TypeError(f"task.model() gave {model!r}: wanted an nn.Module")
         check_model(model)
         with untouched(model):
-            optimizer, schedule, options = _stepping(task, settings, model)
+            made, schedule = _stepping(task, settings, model)
+            optimizer, options = _kind(made), _options(made)
             _try_learning(task, model, train)
             _try_metrics(task, model, train, test)
+            if settings.sparsity is not None:
+                inputs = None if train is None else _two(train)[0]
+                _called("sparsity=", settings.sparsity.tried, model, made, inputs)
     plain(dict(model.state_dict()), "the state of task.model()", copy=False)
     return Trial(
         shapes={
@@ -105,8 +109,8 @@ def _try_sampler(
         raise LayoutError(f"partition: {error}") from None
 
 
-def _stepping(task: Any, settings: Settings, model: nn.Module) -> tuple[str, str, frozenset[str]]:
-    """Kinds of optimizer and schedule, which are made and thrown away, and names of settings."""
+def _stepping(task: Any, settings: Settings, model: nn.Module) -> tuple[torch.optim.Optimizer, str]:
+    """The optimizer, and the kind of the schedule: made, and thrown away after the trial."""
     learned = [value for value in model.parameters() if value.requires_grad]
     make = settings.optimizer or task.optimizer
     optimizer = _called("the optimizer", make, learned or [nn.Parameter(torch.empty(0))])
@@ -129,7 +133,7 @@ def _stepping(task: Any, settings: Settings, model: nn.Module) -> tuple[str, str
         )
     plan = settings.schedule or getattr(task, "schedule", None)
     if plan is None:
-        return _kind(optimizer), "", _options(optimizer)
+        return optimizer, ""
     schedule = _called("the schedule", plan, optimizer)
     for name in ("step", "state_dict", "load_state_dict"):
         if not callable(getattr(schedule, name, None)):
@@ -140,7 +144,7 @@ def _stepping(task: Any, settings: Settings, model: nn.Module) -> tuple[str, str
     _check_schedule(schedule, settings.steps)
     # A state that cannot be kept would be found at the first checkpoint, or at the end.
     plain(schedule.state_dict(), f"the state of the schedule ({type(schedule).__name__})")
-    return _kind(optimizer), type(schedule).__name__, _options(optimizer)
+    return optimizer, type(schedule).__name__
 
 
 def _check_schedule(schedule: Any, steps: int) -> None:

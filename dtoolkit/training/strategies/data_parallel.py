@@ -24,7 +24,8 @@ class DataParallel(Strategy):
     Sums of gradients travel in flat buckets, in the background while backward still runs, and are
     divided by the samples that all ranks together have used: shares may differ, and be empty.
     Batch norm uses the statistics of all ranks; other buffers that a model changes while it trains
-    are averaged by samples (counts: the largest).
+    are averaged by samples (counts: the largest). Of a sparse model the gradients of live values
+    alone travel; in steps that rank weights by their gradients, all (phase "scores" of the trace).
 
     Parameters
     ----------
@@ -40,6 +41,8 @@ class DataParallel(Strategy):
     """
 
     name: ClassVar[str] = "data-parallel"
+    masks: ClassVar[bool] = True
+    cuts: ClassVar[bool] = True
     promise: ClassVar[Promise] = Promise(
         trajectory="one process on the whole batch, to rounding",
         resume="bit-equal",
@@ -51,6 +54,7 @@ class DataParallel(Strategy):
             raise ValueError(f"megabytes={megabytes!r}: wanted a size above 0")
         self.megabytes, self.overlap = float(megabytes), bool(overlap)
         self._buckets: Buckets | None = None
+        self._laid = (0, False)
         self._stream: Stream | None = None
 
     def check(self, settings: Settings) -> None:
@@ -69,11 +73,8 @@ class DataParallel(Strategy):
             flat = replica.flat_parameters()
             self._size = (flat.numel(), flat.dtype)
         self._buffers = SharedBuffers(replica)
-        if replica.size > 1:
-            learned = [] if self._stream else replica.parameters
-            self._buckets = Buckets(
-                learned, replica.comm, megabytes=self.megabytes, clock=replica.ctx.clock
-            )
+        self._buckets = None
+        self._lay(replica)
 
     def step(self, replica: Replica, step: int) -> StepReport:
         """See :meth:`Strategy.step`."""
@@ -114,8 +115,29 @@ class DataParallel(Strategy):
     def _begin(self, replica: Replica, step: int) -> None:
         """Forget the gradients of the step before."""
         replica.zero_grad()
+        self._lay(replica)
         if self._buckets is not None:
             self._buckets.begin(step)
+
+    def _lay(self, replica: Replica) -> None:
+        """Lay the buckets: for what is alive, or for all where the step ranks by gradients."""
+        sparse = replica.sparse
+        wanted = (0, False) if sparse is None else (sparse.changes, sparse.wants_gradients)
+        before = self._buckets
+        if replica.size == 1 or (before is not None and wanted == self._laid):
+            return
+        if before is not None:
+            before.close()
+        self._laid = wanted
+        self._buckets = Buckets(
+            [] if self._stream else replica.parameters,
+            replica.comm,
+            megabytes=self.megabytes,
+            clock=replica.ctx.clock,
+            masks=None if sparse is None or sparse.wants_gradients else sparse.masks,
+            phase="gradients" if not wanted[1] else "scores",
+            agreed=before is not None and sparse is not None and sparse.agreed,
+        )
 
     def _sum(self, replica: Replica, step: int, samples: int) -> tuple[tuple[int, ...], float]:
         """Sum gradients over ranks; samples that each has used, and seconds of waiting here."""

@@ -46,6 +46,7 @@ class Ordered(Strategy):
 
     name: ClassVar[str] = "ordered"
     batch_norm: ClassVar[str] = "shard"
+    masks: ClassVar[bool] = True
     promise: ClassVar[Promise] = Promise(
         trajectory="one process on the whole batch, to rounding (batch norm: by shard)",
         resume="bit-equal",
