@@ -203,7 +203,8 @@ def mask_patterns(masks: Mapping[str, torch.Tensor], *, mode: Mode = "auto") -> 
         raise ValueError("masks is empty: nothing to draw")
     count = len(masks)
     wide = 1 / (count + 0.12 * (count - 1))  # of a picture, with gaps of 12% of it
-    pictures, axes, words = [], {}, []
+    axes: dict[str, dict[str, object]] = {}
+    pictures, words = [], []
     for number, (name, mask) in enumerate(masks.items()):
         if mask.dim() != 2 or max(mask.shape) > 256:
             raise ValueError(
