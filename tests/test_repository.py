@@ -30,7 +30,7 @@ CONSTRAINTS = (ROOT / "binder" / "constraints.txt").read_text().splitlines()
 
 # A package may import, when it is itself imported, only what stands on a lower line.
 LAYERS = [
-    ["errors", "philox"],
+    ["errors", "philox", "csr_kernel"],
     ["data", "comm", "sparsity"],
     ["cluster"],
     ["arrays", "faults"],

@@ -74,7 +74,7 @@ def numba_kernel(
     A: LocalCSR, source: torch.Tensor, target: torch.Tensor, accumulate: bool, threads: int
 ) -> None:
     """Multiply by the compiled kernel of this package: same bits on any thread count."""
-    from dtoolkit.spmm.kernels_numba import csr_times_dense
+    from dtoolkit.csr_kernel import csr_times_dense
 
     indptr, indices, data = A.indptr.numpy(), A.indices.numpy(), A.data.numpy()
     item = target.element_size()
@@ -171,10 +171,10 @@ def add_rows(out: torch.Tensor, index: torch.Tensor, rows: torch.Tensor) -> None
     if not fits:
         out.index_add_(0, index, rows)
         return
-    from dtoolkit.spmm import kernels_numba
+    from dtoolkit import csr_kernel
 
     item = out.element_size()
-    kernels_numba.add_rows(
+    csr_kernel.add_rows(
         index.contiguous().numpy(),
         np.empty(0, dtype=_numpy_dtype(out.dtype)),
         rows.data_ptr(),

@@ -6,7 +6,8 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from dtoolkit.spmm import kernels_choice, kernels_numba
+from dtoolkit import csr_kernel
+from dtoolkit.spmm import kernels_choice
 from dtoolkit.spmm.kernels import LocalCSR, available, calibrate, choose
 
 DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128, torch.bfloat16]
@@ -45,5 +46,5 @@ def test_kernels_compile_where_nothing_can_be_cached(monkeypatch):
             raise RuntimeError("cannot cache function: no locator available")
         return lambda function: function
 
-    monkeypatch.setattr(kernels_numba.numba, "njit", njit)
-    assert kernels_numba.compiled(abs) is abs
+    monkeypatch.setattr(csr_kernel.numba, "njit", njit)
+    assert csr_kernel.compiled(abs) is abs

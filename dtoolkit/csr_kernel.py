@@ -1,4 +1,4 @@
-"""The compiled local product: CSR times dense rows, with a block of an output row in registers.
+"""The compiled product: CSR times dense rows, with a block of an output row in registers.
 
 Plain Numba loops load and store the output row once per nonzero, because LLVM cannot know that it
 need not. Here a block of an output row is one LLVM vector value, up to :data:`WIDE` bytes, which
@@ -27,7 +27,7 @@ from numba.core import cgutils
 types: Any = numba.types  # these two lack the type hints that mypy would need
 intrinsic: Any = numba.extending.intrinsic
 
-__all__ = ["AHEAD", "WIDE", "add_rows", "csr_times_dense"]
+__all__ = ["AHEAD", "WIDE", "add_rows", "compiled", "csr_times_dense"]
 
 #: Widest block of an output row that is kept in registers, in bytes. AVX-512 has 32 registers of
 #: 64 bytes, AVX2 16 of 32, NEON 32 of 16; operands need some of them.
