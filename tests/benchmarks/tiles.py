@@ -1,12 +1,14 @@
 """Tile-wise products and layers at 75% sparsity against dense ones, CSR, and heads that are gone.
 
 ``python -m tests.benchmarks.tiles [--quick]`` runs on two threads, for weights of 1024 x 1024,
-768 x 3072 and 3072 x 768 (inputs x outputs) and batches of 128, 512 and 1,024 rows in float32. In
-every round run the dense product, the tiled ones of TW1, TW2 and TEW (masks by magnitude of random
-weights, tiles of 128 outputs), and a CSR product of an unstructured mask; then linear layers as a
-user has them, forward, and forward with backward. Figures are dense over sparse: above 1 the sparse
-one is faster. Exits 1 if a tile-wise product is not 1.8 times as fast as the dense one, a layer not
-1.3 times (TEW 1.1 times each). Last, attention of 12 heads against the 3 that are left.
+768 x 3072 and 3072 x 768 (inputs x outputs) and batches of 128, 512 and 1,024 rows in float32. A
+round goes over all of them, each warmed up by a run that is not counted, so that a disturbance
+falls on no line alone. In every round run the dense product, the tiled ones of TW1, TW2 and TEW
+(masks by magnitude of random weights, tiles of 128 outputs), and a CSR product of an unstructured
+mask; then linear layers as a user has them, forward, and forward with backward. Figures are dense
+over sparse: above 1 the sparse one is faster. Exits 1 if a tile-wise product is not 1.8 times as
+fast as the dense one, a layer not 1.3 times (TEW 1.1 times each). Last, attention of 12 heads
+against the 3 that are left.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from __future__ import annotations
 import copy
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import nn
@@ -110,20 +112,21 @@ def main() -> int:
     torch.set_num_threads(min(2, torch.get_num_threads()))
     torch.manual_seed(0)
     print(machine())
-    print(f"{'weight and batch':24}{'what':20}{'dense ms':>9}", end="")
-    print("".join(f"{name:>7}" for name in (*STRUCTURES, "csr")), flush=True)
-    worst: dict[str, float] = {}
+    lines: dict[tuple[str, str], Runs] = {}
     for inputs, outputs in SHAPES:
         made = models(inputs, outputs)
         for batch in BATCHES[:: 2 if chosen.quick else 1]:
             place = f"{inputs} x {outputs}, {batch} rows"
-            forward, both = layers(made, batch)
-            kinds = {"product": products(made, batch), "layer": forward, "with backward": both}
-            for kind, runs in kinds.items():
-                gains = measured(place, kind, runs, rounds)
-                for name in STRUCTURES:
-                    key = f"{name}, {kind}"
-                    worst[key] = min(worst.get(key, gains[name]), gains[name])
+            lines[place, "product"] = products(made, batch)
+            lines[place, "layer"], lines[place, "with backward"] = layers(made, batch)
+    print(f"{'weight and batch':24}{'what':20}{'dense ms':>9}", end="")
+    print("".join(f"{name:>7}" for name in (*STRUCTURES, "csr")), flush=True)
+    worst: dict[str, float] = {}
+    for (place, kind), times in in_turn(lines, rounds).items():
+        gains = line(place, kind, times)
+        for name in STRUCTURES:
+            key = f"{name}, {kind}"
+            worst[key] = min(worst.get(key, gains[name]), gains[name])
     found = ratios(interleave(heads(), rounds=rounds, warmup=2), to="dense")
     print(f"attention, 3 of 12 heads left: {1 / found['3 heads'].median:.2f} times as fast")
     print(f"{rounds} rounds; medians over rounds of dense over sparse in the same round")
@@ -138,9 +141,23 @@ def main() -> int:
     )
 
 
-def measured(place: str, kind: str, runs: Runs, rounds: int) -> dict[str, float]:
+def in_turn(
+    lines: Mapping[tuple[str, str], Runs], rounds: int
+) -> dict[tuple[str, str], dict[str, list[float]]]:
+    """Seconds of all runs: every round goes over all lines, so that no disturbance is one's own."""
+    found = {key: {name: [] for name in runs} for key, runs in lines.items()}
+    for turn in range(rounds):
+        for key, runs in lines.items():
+            start, names = turn % len(runs), list(runs)
+            turned = {name: runs[name] for name in names[start:] + names[:start]}
+            for name, seconds in interleave(turned, rounds=1).items():
+                found[key][name] += seconds
+    return found
+
+
+def line(place: str, kind: str, times: dict[str, list[float]]) -> dict[str, float]:
     """Print one line, and give dense over sparse by name."""
-    found = ratios(interleave(runs, rounds=rounds, warmup=2), to="dense")
+    found = ratios(times, to="dense")
     gains = {name: 1 / ratio.median for name, ratio in found.items()}
     print(f"{place:24}{kind:20}{1e3 * found['dense'].seconds:9.2f}", end="")
     cells = [f"{gains[n]:7.2f}" if n in gains else "" for n in (*STRUCTURES, "csr")]

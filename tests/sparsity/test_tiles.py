@@ -62,6 +62,21 @@ def test_products_and_gradients_are_those_of_the_masked_weight(
     compare(weight, mask, bias, batch, tile_layout(mask, width=width))
 
 
+@pytest.mark.parametrize("compiles", [True, False])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_single_weights_over_many_rows(monkeypatch, compiles, threads):
+    if not compiles:
+        monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")  # PyTorch's sparse product instead
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    weight, mask, bias, _ = problem("tew-8", 40, 33, 0.4)
+    layout = tile_layout(mask, width=8)
+    assert layout.singles is not None
+    generator = torch.Generator().manual_seed(1)
+    for rows in (1, 63, 64, 300):  # blocks have 64 rows of float64
+        batch = torch.randn(rows, 33, generator=generator, dtype=torch.float64)
+        compare(weight, mask, bias, batch, layout)
+
+
 def test_masks_without_tiles_and_layers_without_bias():
     weight, mask, bias, batch = problem("tw1-8", 16, 12, 0.5)
     nothing = torch.zeros_like(mask)
