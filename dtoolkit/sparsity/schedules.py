@@ -130,21 +130,23 @@ class Cubic(Schedule):
         return (1 - progress) ** 3
 
 
-def as_schedule(value: Any) -> Schedule:
+def as_schedule(value: Any, *, stop: int = 1000) -> Schedule:
     """Make a schedule of a name or an object; None is a constant one.
 
-    By name, a cosine and a cubic one stop after 1,000 steps.
+    Parameters
+    ----------
+    value : str, Schedule or None
+    stop : int
+        Step of the last update of a cosine and a cubic one that come by name.
 
     Raises
     ------
     ValueError, TypeError
         None of these.
     """
-    return Constant() if value is None else pick("schedule", value, _SCHEDULES, Schedule)
-
-
-_SCHEDULES: dict[str, Callable[[], Schedule]] = {
-    "constant": Constant,
-    "cosine": lambda: Cosine(stop=1000),
-    "cubic": lambda: Cubic(stop=1000),
-}
+    named: dict[str, Callable[[], Schedule]] = {
+        "constant": Constant,
+        "cosine": lambda: Cosine(stop=stop),
+        "cubic": lambda: Cubic(stop=stop),
+    }
+    return Constant() if value is None else pick("schedule", value, named, Schedule)

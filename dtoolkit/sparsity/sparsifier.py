@@ -60,7 +60,8 @@ class Sparsifier:
         ``"uniform"``, ``"er"``, ``"erk"``, ``"erk+"``, ``"uniform+"``, or densities by layer.
     schedule : str or Schedule, optional
         When masks change and by how much: ``"constant"`` (default), ``"cosine"``, ``"cubic"``, or
-        an object such as ``Cosine(every=100, stop=30_000)``.
+        an object such as ``Cosine(every=100, stop=30_000)``. By name, a cosine and a cubic one
+        stop after 1,000 steps (in ``dt.train``, after three quarters of the run).
     structure : str or Structure
         ``"unstructured"``, ``"2:4"`` or any N:M, ``"block"`` or a size such as ``"16x16"``,
         ``"channel"``.

@@ -152,8 +152,11 @@ def _settings(asked: Asked, state: RunState | None) -> Settings:
                 f"{name} is {value!r}: wanted a callable that takes {takes} and makes one, such "
                 "as functools.partial(torch.optim.Adam, lr=0.01)"
             )
+    steps, recipe = _whole("steps", asked.steps, 1), recipe_of(asked.sparsity)
+    if recipe is not None:
+        recipe = recipe.over(steps, None if state is None else state.terms.get("sparsity"))
     return Settings(
-        steps=_whole("steps", asked.steps, 1),
+        steps=steps,
         seed=_whole("seed", 0 if seed is None else seed, None),
         batch=None if batch is None else _whole("batch", batch, 1),
         accumulate=_whole("accumulate", asked.accumulate, 1),
@@ -168,7 +171,7 @@ def _settings(asked: Asked, state: RunState | None) -> Settings:
             if asked.evaluate_every is None
             else _whole("evaluate_every", asked.evaluate_every, 1)
         ),
-        sparsity=recipe_of(asked.sparsity),
+        sparsity=recipe,
     )
 
 

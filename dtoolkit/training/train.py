@@ -92,8 +92,10 @@ def train(
     sparsity : mapping, optional
         Makes the model sparse while it learns: keywords of :class:`dtoolkit.sparsity.Sparsifier`,
         such as ``{"method": "rigl", "density": 0.1}``; or ``{"method": "prunetrain"}`` with those
-        of :class:`dtoolkit.sparsity.PruneTrain`, which cuts channels. Only live values of
-        gradients are exchanged ("data-parallel"); the history has ``density`` and
+        of :class:`dtoolkit.sparsity.PruneTrain`, which cuts channels. A schedule by name has its
+        last update after three quarters of `steps`, and keeps it when the run is resumed; an
+        object stops where it says, which may be in a later part of a run that goes on. Only live
+        values of gradients are exchanged ("data-parallel"); the history has ``density`` and
         ``live_parameters``, the run's state ``masks``.
     timeout : float or None
         Seconds until `LaunchTimeout`; by default the cluster's. None: no deadline.

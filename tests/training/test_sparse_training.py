@@ -17,6 +17,7 @@ from torch import nn
 import dtoolkit as dt
 from dtoolkit.sparsity import Constant, Cubic, Sparsifier
 from dtoolkit.training import Task
+from dtoolkit.training.sparse import Recipe, recipe_of
 from tests.training.cases import loss
 
 STEPS, BATCH, SAMPLES = 6, 16, 40
@@ -237,6 +238,34 @@ def test_resume_after_a_cut(at: int, cluster2: dt.Cluster, tmp_path: Path) -> No
     again = dt.train(cluster2, task(narrowing), **more, resume=tmp_path / "run")
     assert again.state.differs_from(whole.state) == []
     assert again.history["bytes"].tolist()[1:] == whole.history["bytes"].tolist()[at + 1 :]
+
+
+@pytest.mark.parametrize("name", ["cubic", "cosine"])
+def test_a_schedule_by_name_ends_within_the_run(
+    name: str, cluster2: dt.Cluster, tmp_path: Path
+) -> None:
+    recipe = {"method": "magnitude", "density": 0.2, "schedule": name}
+    run = dt.train(cluster2, task(), steps=4, sparsity=recipe)
+    density = run.history["density"]
+    assert density.iloc[0] == 1
+    assert density.iloc[-1] == pytest.approx(0.2, abs=0.01)
+    assert "stop=3" in run.settings["sparsity"]
+    part = dt.train(cluster2, task(), steps=2, sparsity=recipe)
+    assert "stop=1" in part.settings["sparsity"]
+    part.save(tmp_path / "run")
+    again = dt.train(cluster2, task(), steps=4, sparsity=recipe, resume=tmp_path / "run")
+    assert "stop=1" in again.settings["sparsity"]  # as the run began
+
+
+def test_a_schedule_of_an_earlier_state_stops_where_it_did() -> None:
+    recipe = recipe_of({"schedule": "cubic"})
+    assert recipe is not None
+    assert recipe.over(8, {"settings": {"schedule": "cubic"}}) == recipe
+    given = recipe_of({"schedule": Cubic(stop=5)})
+    assert given is not None
+    assert given.over(4) == given
+    with pytest.raises(ValueError, match="schedule='cubc': wanted one of"):
+        Recipe(False, {"schedule": "cubc"}).over(8)
 
 
 # --------------------------------------------------------------------------------- refusals

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 from dtoolkit.sparsity import PruneTrain, Sparsifier, remove_masks
+from dtoolkit.sparsity.schedules import as_schedule
 from dtoolkit.training.sparse.masked import Masked
 from dtoolkit.training.sparse.shrinking import Shrinking
 from dtoolkit.training.sparse.sparse import Sparse
@@ -40,6 +41,33 @@ class Recipe:
 
     cuts: bool
     settings: dict[str, Any]
+
+    def over(self, steps: int, begun: Mapping[str, Any] | None = None) -> Recipe:
+        """The same for a run of so many steps: a schedule by name gets its last update.
+
+        Parameters
+        ----------
+        steps : int
+            Of the whole run. The last update comes after three quarters of them.
+        begun : mapping, optional
+            Terms of the sparsity of a run that goes on: a schedule of the same kind stops where
+            it was to stop when that run began, however many steps follow.
+
+        Raises
+        ------
+        ValueError
+            No schedule has that name.
+        """
+        name = self.settings.get("schedule")
+        if not isinstance(name, str):
+            return self
+        schedule = as_schedule(name, stop=max(1, steps * 3 // 4))
+        saved = (begun or {}).get("settings", {}).get("schedule")
+        if saved == name:  # a state of before stops were counted in parts of a run
+            return self
+        if isinstance(saved, Mapping) and saved["kind"] == type(schedule).__name__:
+            schedule = as_schedule(name, stop=saved["settings"]["stop"])
+        return replace(self, settings={**self.settings, "schedule": schedule})
 
     def made(self, replica: Replica) -> Sparse:
         """Make a replica sparse; after model and optimizer, before the first step."""
