@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing.util
 import os
 import signal
 import sys
+import tempfile
 from typing import Any
 
 import dask
@@ -60,6 +62,11 @@ class LocalWorkers:
     ) -> None:
         self._reaping = Reaping()
         self._pids: set[int] = set()
+        # What Dask writes lies in one place that goes with the workers, whatever ends them.
+        scratch = tempfile.mkdtemp(
+            prefix="dtoolkit-workers-", dir=dask.config.get("temporary-directory", None)
+        )
+        self._reaping.remove(os.path.abspath(scratch))
         place = {"interface": interface} if interface else {"host": "127.0.0.1"}
         env = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
         options = {
@@ -67,15 +74,21 @@ class LocalWorkers:
             "nthreads": threads,
             "memory_limit": MEMORY_LIMIT // workers if memory_limit == "auto" else memory_limit,
             "dashboard": False,
+            "local_directory": scratch,
             "silence_logs": logging.CRITICAL,
             "register": self._register,
             "start_method": _start_method(),
         }
+        # Sockets of the fork server, which outlives a cluster but not this process.
+        self._reaping.remove(multiprocessing.util.get_temp_dir(), in_use=True)
         gpu = [{"CUDA_VISIBLE_DEVICES": name} for name in gpus] or [{}] * workers
         pre_spawn = {"distributed.nanny.pre-spawn-environ": _environment()}
         with dask.config.set(pre_spawn | _calmer()):
             self.cluster = _Processes(
-                scheduler={"cls": Scheduler, "options": {**place, "dashboard_address": ":0"}},
+                scheduler={
+                    "cls": Scheduler,
+                    "options": {**place, "dashboard_address": ":0", "local_directory": scratch},
+                },
                 workers={
                     index: {"cls": _Nanny, "options": {**options, "env": env | gpu[index]}}
                     for index in range(workers)

@@ -3,8 +3,9 @@
 It reads process ids from its standard input, a pipe that only the kernel holds. When the pipe
 closes, because the kernel ended in whatever way, every registered process that still runs is
 killed: stopped ones too, which watch nobody. Temporary folders, which are registered by their
-absolute paths, are removed after that. Run as a script without site packages, so that it
-starts in a few milliseconds.
+absolute paths, are removed after that; one behind a "?" only if the kernel has not said before
+that it closes the pipe in good order, for then it may go on. Run as a script without site packages,
+so that it starts in a few milliseconds.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ import shutil
 import signal
 import subprocess
 import sys
+
+GOOD_ORDER = "good order"
+"""What the kernel says before it closes the pipe and lives on."""
 
 
 def started(pid: int) -> str:
@@ -38,10 +42,16 @@ def main() -> None:
     """Register until the pipe closes, then kill what is left."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     known: dict[int, str] = {}
-    folders = []
-    for line in sys.stdin:
+    folders, in_use = [], []
+    for line in map(str.strip, sys.stdin):
         if os.path.isabs(line):
-            folders.append(line.rstrip("\n"))
+            folders.append(line)
+            continue
+        if line.startswith("?"):
+            in_use.append(line[1:])
+            continue
+        if line == GOOD_ORDER:
+            in_use.clear()
             continue
         pid = int(line)
         known[pid] = started(pid)
@@ -51,7 +61,7 @@ def main() -> None:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
-    for folder in folders:
+    for folder in folders + in_use:
         shutil.rmtree(folder, ignore_errors=True)
 
 

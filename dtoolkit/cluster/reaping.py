@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 
@@ -27,18 +28,22 @@ class Reaping:
         """Have a process killed, should it be there when this one has ended."""
         self._say(str(pid))
 
-    def remove(self, folder: str) -> None:
+    def remove(self, folder: str, *, in_use: bool = False) -> None:
         """Have a temporary folder removed, should it be there when this process has ended.
 
         Parameters
         ----------
         folder : str
             Its absolute path.
+        in_use : bool
+            It belongs to this process, not to what :meth:`end` ends, and stays after that.
         """
-        self._say(folder)
+        self._say(f"?{folder}" if in_use else folder)
 
     def end(self) -> None:
-        """Kill what is left of the registered processes, and end."""
+        """Kill what is left of the registered processes, remove the folders, and end."""
+        with contextlib.suppress(BrokenPipeError):  # somebody has ended the reaper
+            self._say(reaper.GOOD_ORDER)
         if self._process.stdin is not None:
             self._process.stdin.close()
         self._process.wait(timeout=_PATIENCE)

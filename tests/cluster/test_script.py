@@ -26,13 +26,13 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
 
 
-def start(command: list[str]) -> subprocess.Popen[str]:
+def start(command: list[str], **more: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=environment(),
+        env=environment() | more,
         start_new_session=True,
     )
 
@@ -128,7 +128,7 @@ def test_an_interrupt_stops_the_ranks_and_the_cluster_goes_on(
         process.communicate()
 
 
-def test_a_killed_kernel_leaves_no_process(tmp_path: Path) -> None:
+def test_a_killed_kernel_leaves_no_process_and_no_file(tmp_path: Path) -> None:
     text = """
         import os, signal, time
         import dtoolkit as dt
@@ -142,7 +142,8 @@ def test_a_killed_kernel_leaves_no_process(tmp_path: Path) -> None:
             print(*pids, flush=True)
             time.sleep(60)
     """
-    process = start(script(tmp_path, text))
+    (folder := tmp_path / "tmp").mkdir()
+    process = start(script(tmp_path, text), TMPDIR=str(folder))
     try:
         workers = {int(pid) for pid in line(process).split()}
         family = {p.pid for p in psutil.Process(process.pid).children(recursive=True)}
@@ -150,6 +151,7 @@ def test_a_killed_kernel_leaves_no_process(tmp_path: Path) -> None:
         process.wait()
         assert leftover_processes(workers) == [], "workers, the stopped one too"
         assert leftover_processes(family, 30.0) == [], "fork server, resource tracker, reaper"
+        assert [path for path in folder.rglob("*") if "torchinductor" not in str(path)] == []
     finally:
         process.kill()
         process.communicate()
