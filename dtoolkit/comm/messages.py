@@ -21,6 +21,7 @@ from dtoolkit.errors import MessageMismatch
 
 __all__ = [
     "ANY",
+    "BEGUN",
     "DTYPES",
     "INLINE",
     "MAX_DIMS",
@@ -46,6 +47,10 @@ OPERATIONS = (
     "split",
     "send",
 )
+
+BEGUN = (*OPERATIONS, "recv")
+"""Names under which a rank begins an operation, as in a trace: what waits for a message sends no
+header of its own."""
 
 DTYPES = (
     torch.uint8,

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import torch
 
+from dtoolkit.comm.messages import BEGUN
+
 if TYPE_CHECKING:
     from dtoolkit.cluster.instrument import Site
 
@@ -260,10 +262,15 @@ class Fault(ABC):
     def _operation(self) -> tuple[str, int]:
         value = self.at_operation
         name, number = (value, 0) if isinstance(value, str) else _pair(value)
-        if not isinstance(name, str) or not name or not isinstance(number, int) or number < 0:
+        if not isinstance(name, str) or number < 0:
             raise ValueError(
                 f"{self.name}: at_operation={value!r}; wanted the name of an operation, or the "
                 "name and a number from 0, such as ('all_reduce', 3)"
+            )
+        if name not in BEGUN:
+            raise ValueError(
+                f"{self.name}: at_operation={value!r}; the communicator has no operation {name!r}: "
+                f"wanted one of {', '.join(BEGUN)}"
             )
         return name, number
 
@@ -289,5 +296,11 @@ def _shown(value: Any) -> str:
     return value.__name__ if isinstance(value, type) else repr(value)
 
 
-def _pair(value: Any) -> tuple[Any, Any]:
-    return tuple(value) if isinstance(value, list | tuple) and len(value) == 2 else ("", -1)
+def _pair(value: Any) -> tuple[Any, int]:
+    """A name and a number; -1 where it is no such pair."""
+    if not isinstance(value, list | tuple) or len(value) != 2 or isinstance(value[1], bool):
+        return "", -1
+    try:
+        return value[0], operator.index(value[1])
+    except TypeError:
+        return "", -1

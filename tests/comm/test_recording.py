@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,9 +11,11 @@ import pytest
 import torch
 
 import dtoolkit as dt
+from dtoolkit.comm.messages import BEGUN
 from tests import sockets
 
 P = 4
+BEGINNING = {"begins", "_begins", "_exchange", "_exchange_packed"}  # what is told of each
 
 
 def off_diagonal(value: int) -> np.ndarray:
@@ -211,3 +215,17 @@ def test_the_kernel_counted_the_same_bytes(cluster4: dt.Cluster, split: bool) ->
     cluster4.run(lambda ctx: ctx.comm.barrier())
     moved = sockets.counted(cluster4, lambda: cluster4.run(work, split))
     sockets.hold(moved, cluster4.trace.matrix())
+
+
+def test_every_operation_that_begins_is_named() -> None:
+    begun = set()
+    for path in (Path(dt.__file__).parent / "comm").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            said: ast.expr | None = None
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+                said = node.args[0] if node.func.attr in BEGINNING else None
+            elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "operation":
+                said = node.value  # of a standing operation, in its class
+            if isinstance(said, ast.Constant):
+                begun.add(said.value)
+    assert begun == set(BEGUN)

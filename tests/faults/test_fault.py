@@ -2,6 +2,7 @@
 
 import pickle
 
+import numpy as np
 import pytest
 
 from dtoolkit.faults import (
@@ -60,6 +61,12 @@ def test_what_is_shown_is_what_was_said():
     assert repr(Note(1, at_step=0)) == "Note(rank=1, at_step=0)"
 
 
+def test_a_number_of_an_operation_may_be_numpys():
+    fault = Kill(0, at_operation=("all_reduce", np.int64(1)))
+    assert fault == Kill(0, at_operation=("all_reduce", 1))
+    assert type(fault.at_operation[1]) is int
+
+
 @pytest.mark.parametrize("kind", [Kill, Hang, Raise, OutOfMemory])
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
@@ -76,7 +83,11 @@ def test_what_is_shown_is_what_was_said():
         ({"after": True}, TypeError, "after=True"),
         ({"at_operation": ""}, ValueError, "at_operation=''"),
         ({"at_operation": ("all_reduce", -1)}, ValueError, r"at_operation=\('all_reduce', -1\)"),
+        ({"at_operation": ("all_reduce", True)}, ValueError, "a number from 0"),
+        ({"at_operation": ("all_reduce", 1.0)}, ValueError, "a number from 0"),
         ({"at_operation": 3}, ValueError, "at_operation=3"),
+        ({"at_operation": "all-reduce"}, ValueError, "no operation 'all-reduce': .* all_reduce, "),
+        ({"at_operation": ("nosuch", 1)}, ValueError, "no operation 'nosuch': .*, send, recv"),
         ({"rank": -1, "at_step": 1}, ValueError, "rank=-1"),
         ({"rank": "0", "at_step": 1}, TypeError, "rank='0'"),
         ({"rank": None, "at_step": 1}, TypeError, "rank=None"),
