@@ -22,7 +22,10 @@ __all__ = ["bandwidth", "seconds", "share", "size"]
 _PREFIXES = ("", "k", "m", "g", "t", "p")
 _TIMES = {
     **dict.fromkeys(("s", "sec", "second", "seconds"), "1"),
-    **{"ms": "1e-3", "us": "1e-6", "µs": "1e-6", "ns": "1e-9", "ps": "1e-12", "min": "60"},
+    **{"ms": "1e-3", "us": "1e-6", "µs": "1e-6", "ns": "1e-9", "ps": "1e-12"},
+    **dict.fromkeys(("min", "minute", "minutes"), "60"),
+    **dict.fromkeys(("h", "hour", "hours"), "3600"),
+    **dict.fromkeys(("d", "day", "days"), "86400"),
 }
 _NUMBER = re.compile(
     r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?)\s*(.*)", re.ASCII | re.DOTALL
@@ -81,7 +84,7 @@ def seconds(value: Any, name: str = "seconds") -> float:
     ----------
     value : float or str
         A number is seconds. Text has a unit: ``"5us"``, ``"5µs"``, ``"0.3 ms"``, ``"20ns"``,
-        ``"1s"``, ``"2min"``.
+        ``"1s"``, ``"2min"``, ``"1h"``, ``"1 d"``.
     name : str
         The argument, for the error.
 
@@ -95,7 +98,10 @@ def seconds(value: Any, name: str = "seconds") -> float:
     ValueError
         If the value is no number, has no or no known unit, is negative or not finite.
     """
-    wanted = "seconds as a number, or text such as '5us', '0.3ms', '20ns' or '1s'"
+    wanted = (
+        "seconds as a number, or text such as '5us', '0.3ms' or '1h', in ps, ns, us, ms, s, min, h "
+        "or d"
+    )
     if isinstance(value, str):
         number, unit = _split(value, name, wanted)
         scale = _TIMES.get(unit.replace("\u03bc", "\u00b5"))

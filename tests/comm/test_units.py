@@ -122,6 +122,9 @@ def test_numbers_are_taken_as_they_are(value):
         ("7ps", 7e-12),
         ("1s", 1.0),
         ("2 min", 120.0),
+        ("1h", 3600.0),
+        ("1.5 hours", 5400.0),
+        ("2d", 172800.0),
         ("0 s", 0.0),
         (0, 0.0),
     ],
@@ -136,6 +139,12 @@ def test_times_are_read_exactly(text, value):
 def test_wrong_times_are_refused_by_name(value):
     with pytest.raises(ValueError, match=r"^latency"):
         seconds(value, "latency")
+
+
+def test_an_unknown_unit_of_time_is_told_which_there_are():
+    words = "mtbf='1 week' has the unknown unit 'week': wanted .*, in ps, ns, us, ms, s, min, h or d"
+    with pytest.raises(ValueError, match=words):
+        seconds("1 week", "mtbf")
 
 
 @pytest.mark.parametrize(
