@@ -16,6 +16,7 @@ import torch
 from dtoolkit.training.agreement import Agreement
 from dtoolkit.training.capture import capture, check_same, own_part, restore
 from dtoolkit.training.checkpoint import Checkpoint
+from dtoolkit.training.ended import Ended
 from dtoolkit.training.finite import check_parameters
 from dtoolkit.training.living import living
 from dtoolkit.training.plain import plain
@@ -69,27 +70,6 @@ class Job:
     policy: Policy = field(default_factory=Abort)
     deadline: float | None = None
     records: dict[str, Any] | None = None
-
-
-@dataclass(frozen=True)
-class Ended:
-    """What a rank gives back; the state comes from rank 0 alone.
-
-    Attributes
-    ----------
-    state : RunState or None
-    summary : dict
-        What the strategy says of itself.
-    stopped : bool
-        The run was told to stop before its last step.
-    seconds : float
-        From the first step to the end, with all that is around the steps.
-    """
-
-    state: RunState | None
-    summary: dict[str, Any]
-    stopped: bool
-    seconds: float
 
 
 def learn(ctx: Context, job: Job) -> Ended:

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from dtoolkit.errors import RankError, ReplicaMismatch
 from dtoolkit.training.agreement import STOP
+from dtoolkit.training.ended import state_in
 from dtoolkit.training.run import Run
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from dtoolkit.cluster import Cluster, Launch
-    from dtoolkit.training.loop import Ended, Job
+    from dtoolkit.training.ended import Ended
+    from dtoolkit.training.loop import Job
     from dtoolkit.training.records import Records
     from dtoolkit.training.recovery.attempts import Attempts
     from dtoolkit.training.recovery.noted import Noted
@@ -173,17 +175,16 @@ class Training:
     def _made(self, ended: list[Ended]) -> Run:
         with self._guard:
             if self._run is None:
-                first = ended[0]
-                assert first.state is not None
+                state, summary = state_in(ended)
                 launches = getattr(self.launch, "numbers", None) or self.launch.number
                 earlier = getattr(self.launch, "earlier", 0.0)
                 self._run = Run(
-                    state=first.state,
+                    state=state,
                     history=self._records.frame(partial=True),
                     trace=self._trace.filter(launch=launches),
-                    summary=first.summary,
+                    summary=summary,
                     seconds=earlier + max(one.seconds for one in ended),
-                    recoveries=self._noted.report(first.state),
+                    recoveries=self._noted.report(state),
                     **self._about,
                 )
             return self._run

@@ -19,7 +19,8 @@ from torch import nn
 import dtoolkit as dt
 from dtoolkit.errors import LaunchCancelled, RankError, WorkerLost
 from dtoolkit.training import Settings, Task
-from dtoolkit.training.loop import Ended, Job, learn
+from dtoolkit.training.ended import Ended
+from dtoolkit.training.loop import Job, learn
 from dtoolkit.training.strategies import (
     STRATEGIES,
     AsyncParameterServer,
