@@ -95,10 +95,13 @@ def test_an_interrupt_stops_the_ranks_and_the_cluster_goes_on(
     tmp_path: Path, everyone: bool
 ) -> None:
     text = """
-        import os, time
+        import os, sys, time
+        from pathlib import Path
         import dtoolkit as dt
 
-        def long(ctx):
+        def long(ctx, mark):
+            ctx.comm.barrier()
+            Path(mark).touch()
             while True:
                 ctx.comm.barrier()
 
@@ -107,16 +110,21 @@ def test_an_interrupt_stops_the_ranks_and_the_cluster_goes_on(
             pids = cluster.pids
             print("ready", flush=True)
             try:
-                cluster.run(long)
+                cluster.run(long, sys.argv[1])
             except KeyboardInterrupt:
                 began = time.monotonic()
                 print(cluster.run(lambda ctx: ctx.rank), cluster.pids == pids, flush=True)
                 print(time.monotonic() - began < 5, flush=True)
             cluster.close()
     """
-    process = start(script(tmp_path, text))
+    mark = tmp_path / "runs"
+    process = start([*script(tmp_path, text), str(mark)])
     try:
         assert line(process) == "ready"
+        end = time.monotonic() + 60
+        # Before it waits, Python may lose an interrupt in a callback of a weak reference.
+        while not mark.exists() and time.monotonic() < end:
+            time.sleep(0.05)
         time.sleep(0.5)
         # An interrupt of Jupyter or of a terminal goes to the whole process group.
         (os.killpg if everyone else os.kill)(process.pid, signal.SIGINT)
