@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from dtoolkit.sparsity.amounts import check_number
 from dtoolkit.sparsity.channels.dependencies import find_dependencies
 from dtoolkit.sparsity.citing import Cited
 
@@ -60,6 +62,8 @@ class GroupLasso(Cited):
 
     Raises
     ------
+    TypeError
+        There is no module, or no number.
     ValueError
         The ratio or the strength is out of range, or there is no layer with channels.
     """
@@ -79,10 +83,13 @@ class GroupLasso(Cited):
     ) -> None:
         if not isinstance(model, nn.Module):
             raise TypeError(f"model={model!r}: wanted a torch.nn.Module")
+        check_number("ratio", ratio)
         if not 0 < ratio < 1:
             raise ValueError(f"ratio={ratio}: wanted more than 0 and less than 1")
-        if strength is not None and not strength >= 0:
-            raise ValueError(f"strength={strength}: wanted 0 or more")
+        if strength is not None:
+            check_number("strength", strength)
+            if not 0 <= strength < math.inf:
+                raise ValueError(f"strength={strength}: wanted 0 or more, and finite")
         self.model: nn.Module | None = model
         self.ratio, self.strength = ratio, strength
         self._entries = _entries(model, example_inputs)

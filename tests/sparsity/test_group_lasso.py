@@ -111,6 +111,7 @@ def test_wrong_arguments():
     for call, match in (
         (lambda: GroupLasso(model, 1.0), "ratio=1.0"),
         (lambda: GroupLasso(model, strength=-1.0), "strength=-1.0"),
+        (lambda: GroupLasso(model, strength=float("inf")), "strength=inf: wanted 0 or more, and f"),
         (lambda: GroupLasso(nn.ReLU()), "no convolution or linear layer"),
         (lambda: GroupLasso(model)(), "strength is not known"),
         (lambda: GroupLasso(model)(model), "strength is not known"),
@@ -121,3 +122,7 @@ def test_wrong_arguments():
             call()
     with pytest.raises(TypeError, match=r"wanted a torch\.nn\.Module"):
         GroupLasso(images())
+    with pytest.raises(TypeError, match="ratio='a': wanted a number"):
+        GroupLasso(model, "a")
+    with pytest.raises(TypeError, match="strength='a': wanted a number"):
+        GroupLasso(model, strength="a")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from dtoolkit.sparsity.amounts import check_number, check_whole
 from dtoolkit.sparsity.channels.choosing import Choice, choose, only, signatures
 from dtoolkit.sparsity.channels.dependencies import OUTPUT, Dependencies, find_dependencies
 from dtoolkit.sparsity.channels.graph import uncompiled
@@ -63,7 +64,7 @@ def plan_cuts(
     Raises
     ------
     TypeError
-        The model is no module, or cannot be copied.
+        The model is no module, or cannot be copied, or an argument is of another type.
     ValueError
         An argument is out of range, or a channel that is named has to stay.
 
@@ -74,11 +75,14 @@ def plan_cuts(
     """
     model = uncompiled(model)
     _check(model, threshold, keep, channels)
-    if multiple < 1:
+    named = None if channels is None else _positions(channels)
+    if check_whole("multiple", multiple) < 1:
         raise ValueError(f"multiple={multiple}: wanted 1 or more")
+    if not isinstance(verify, bool):
+        raise TypeError(f"verify={verify!r}: wanted True or False")
     found = find_dependencies(model, example_inputs)
     if found.failure:
-        if channels:
+        if named:
             raise ValueError(f"channels: nothing can be cut, for {found.failure}")
         return CutPlan((), (), untraced=found.untraced, failure=found.failure)
 
@@ -88,7 +92,7 @@ def plan_cuts(
             found,
             threshold=threshold,
             keep=keep,
-            channels=channels,
+            channels=named,
             multiple=multiple,
         )
 
@@ -132,10 +136,25 @@ def _check(
             )
     if keep is not None and channels is not None:
         raise ValueError("keep and channels: wanted one of them")
+    check_number("threshold", threshold)
+    if keep is not None:
+        check_number("keep", keep)
     if keep is not None and not 0 < keep <= 1:
         raise ValueError(f"keep={keep}: wanted more than 0, and at most 1")
     if not threshold >= 0:
         raise ValueError(f"threshold={threshold}: wanted 0 or more")
+
+
+def _positions(channels: Mapping[str, Iterable[int]]) -> dict[str, list[int]]:
+    """Positions by layer, which are gone through more than once."""
+    if not isinstance(channels, Mapping):
+        raise TypeError(f"channels={channels!r}: wanted a mapping, of positions by name of a layer")
+    read = {}
+    for name, positions in channels.items():
+        if not isinstance(positions, Iterable):
+            raise TypeError(f"channels[{name!r}]={positions!r}: wanted positions, such as [0, 3]")
+        read[name] = [check_whole(f"channels[{name!r}]", one) for one in positions]
+    return read
 
 
 def _plan(found: Dependencies, choice: Choice) -> CutPlan:
