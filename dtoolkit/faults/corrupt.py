@@ -71,10 +71,8 @@ class Corrupt(Fault):
         for name in ("rank", "element", "bit"):
             if getattr(self, name) is not None:
                 self._set(name, self._whole(name))
-        if self.what not in _WHATS:
-            raise ValueError(f"Corrupt: what={self.what!r}; wanted one of {', '.join(_WHATS)}")
-        if self.kind not in _KINDS:
-            raise ValueError(f"Corrupt: kind={self.kind!r}; wanted one of {', '.join(_KINDS)}")
+        self._one_of("what", _WHATS)
+        self._one_of("kind", _KINDS)
         if self.layer is not None and not isinstance(self.layer, str):
             raise TypeError(f"Corrupt: layer={self.layer!r} is no name of a tensor")
         if self.bit is not None and self.kind != "bitflip":

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import KW_ONLY, MISSING, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -123,8 +123,7 @@ class Fault(ABC):
             )
         if self.at_step is not None:
             self._set("at_step", self._whole("at_step"))
-        if self.where not in WHERE:
-            raise ValueError(f"{self.name}: where={self.where!r}; wanted one of {', '.join(WHERE)}")
+        self._one_of("where", WHERE)
         if self.where != "begin" and self.at_step is None:
             raise ValueError(
                 f"{self.name}: where={self.where!r} is a part of a step, and {given[0]}= names none"
@@ -238,12 +237,20 @@ class Fault(ABC):
         """Read an attribute that must be an integer of at least 0."""
         value = getattr(self, name)
         try:
-            number = operator.index(value)
+            number = None if isinstance(value, bool) else operator.index(value)
         except TypeError:
-            raise TypeError(f"{self.name}: {name}={value!r} is not an integer") from None
+            number = None
+        if number is None:
+            raise TypeError(f"{self.name}: {name}={value!r} is not an integer")
         if number < 0:
             raise ValueError(f"{self.name}: {name}={value!r} must be at least 0")
         return number
+
+    def _one_of(self, name: str, names: Collection[str]) -> None:
+        """Check an attribute that must be one of some names."""
+        value = getattr(self, name)
+        if not isinstance(value, str) or value not in names:
+            raise ValueError(f"{self.name}: {name}={value!r}; wanted one of {', '.join(names)}")
 
     def _number(self, name: str, *, least: float) -> None:
         """Check an attribute that must be a finite number of at least `least`."""

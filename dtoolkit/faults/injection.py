@@ -212,7 +212,7 @@ def inject(cluster: Cluster, *faults: Fault) -> Iterator[Injection]:
     Raises
     ------
     TypeError
-        Something is no fault that can be injected.
+        Something is no fault that can be injected, or the first argument is no cluster.
     ValueError
         A fault names a rank that the cluster does not have.
 
@@ -221,6 +221,8 @@ def inject(cluster: Cluster, *faults: Fault) -> Iterator[Injection]:
     >>> with inject(cluster, Kill(rank=2, at_operation="all_reduce")) as faults:  # doctest: +SKIP
     ...     cluster.run(function)
     """
+    if not hasattr(cluster, "instrumented"):
+        raise TypeError(f"cluster is {type(cluster).__name__}: wanted a dtoolkit.Cluster")
     injection = Injection(faults, trace=cluster.trace)
     injection.check(cluster.size)
     with cluster.instrumented(injection):

@@ -54,8 +54,7 @@ class OutOfMemory(Fault):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._set("rank", self._whole("rank"))
-        if self.kind not in ("error", "kill"):
-            raise ValueError(f"OutOfMemory: kind={self.kind!r}; wanted 'error' or 'kill'")
+        self._one_of("kind", ("error", "kill"))
 
     def words(self) -> str:
         """What happens, in words."""

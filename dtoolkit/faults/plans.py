@@ -98,7 +98,7 @@ def random_plan(
         raise ValueError(f"wanted steps= or seconds=, one of them; got {steps!r} and {seconds!r}")
     end = _end("steps", steps) if steps is not None else _end("seconds", seconds)
     names, below = _weighed(kinds)
-    parts = (where,) if isinstance(where, str) else tuple(where)
+    parts = (where,) if isinstance(where, str) else tuple(_listed("where", where, WHERE))
     if not parts or any(part not in WHERE for part in parts):
         raise ValueError(f"where={where!r}: wanted of {', '.join(WHERE)}")
     if steps is None and parts != ("begin",):
@@ -146,7 +146,8 @@ def _weighed(kinds: str | Iterable[str] | Mapping[str, float]) -> tuple[list[str
     """Names of the kinds, and the probability of one or one before it."""
     if isinstance(kinds, str):
         kinds = (kinds,)
-    weights = dict(kinds) if isinstance(kinds, Mapping) else dict.fromkeys(kinds, 1.0)
+    listed = _listed("kinds", kinds, KINDS)
+    weights = dict(kinds) if isinstance(kinds, Mapping) else dict.fromkeys(listed, 1.0)
     for name, weight in weights.items():
         if name not in KINDS:
             raise ValueError(f"kinds: {name!r} is none of {', '.join(KINDS)}")
@@ -159,6 +160,14 @@ def _weighed(kinds: str | Iterable[str] | Mapping[str, float]) -> tuple[list[str
     last = max(number for number, weight in enumerate(weights.values()) if weight)
     below[last:] = 1.0  # whatever the rounding of the sum
     return list(weights), below
+
+
+def _listed(argument: str, names: Any, known: Iterable[str]) -> list[str]:
+    """Names as a list; what is no sequence of texts is refused."""
+    listed = list(names) if isinstance(names, Iterable) else None
+    if listed is None or not all(isinstance(name, str) for name in listed):
+        raise TypeError(f"{argument}={names!r}: wanted names, of {', '.join(known)}")
+    return listed
 
 
 def _check(ranks: int, mtbf: float, shape: float, arrivals: str) -> None:

@@ -127,16 +127,18 @@ class Slow:
 
 def _whole(name: str, value: int) -> int:
     try:
-        number = operator.index(value)
+        number = None if isinstance(value, bool) else operator.index(value)
     except TypeError:
-        raise TypeError(f"Slow: {name}={value!r} is not an integer") from None
+        number = None
+    if number is None:
+        raise TypeError(f"Slow: {name}={value!r} is not an integer")
     if number < 0 and name != "seed":
         raise ValueError(f"Slow: {name}={value!r} must be at least 0")
     return number
 
 
 def _number(name: str, value: float, least: int) -> None:
-    if not isinstance(value, Real):
+    if not isinstance(value, Real) or isinstance(value, bool):
         raise TypeError(f"Slow: {name}={value!r} is not a number")
     if not (math.isfinite(value) and value >= least):
         raise ValueError(f"Slow: {name}={value!r} must be finite and at least {least}")

@@ -3,7 +3,7 @@
 import pytest
 
 from dtoolkit.comm.trace import Event, Trace
-from dtoolkit.faults import CutLink, Injection, Kill, Raise, Slow, SlowLink
+from dtoolkit.faults import CutLink, Injection, Kill, Raise, Slow, SlowLink, inject
 from tests.faults.fakes import FakeCluster, Note
 
 
@@ -252,3 +252,8 @@ def test_traces_say_which_launches_met_a_slow_link():
     assert trace.emulated == slow
     trace.clear()
     assert trace.emulated == ""
+
+
+def test_faults_are_injected_into_a_cluster():
+    with pytest.raises(TypeError, match=r"cluster is NoneType: wanted a dtoolkit\.Cluster"):
+        inject(None, Note(1, at_step=0)).__enter__()

@@ -51,6 +51,8 @@ def test_a_fault_travels_and_compares():
         ({"factor": float("inf")}, ValueError, "factor=inf"),
         ({"delay": 0.1}, TypeError, "delay=0.1"),
         ({"rank": -1, "seconds": 1.0}, ValueError, "rank=-1"),
+        ({"seconds": True}, TypeError, "seconds=True"),
+        ({"rank": True, "seconds": 1.0}, TypeError, "rank=True"),
         ({"rank": 1.5, "seconds": 1.0}, TypeError, "rank=1.5"),
         ({"seconds": 1.0, "from_step": 4, "until_step": 4}, ValueError, "until_step=4"),
     ],
