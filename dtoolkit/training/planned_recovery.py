@@ -221,7 +221,7 @@ def plan_recovery(
 
     Raises
     ------
-    ValueError, PlanError
+    TypeError, ValueError, PlanError
         Naming the argument that is wrong.
 
     Examples
@@ -230,6 +230,11 @@ def plan_recovery(
     >>> plan_recovery(Network.flat(8, bandwidth="10GB/s"), "30min", steps=500).best.name
     'replica'
     """
+    if not isinstance(network, Network):
+        raise TypeError(
+            f"network={network!r}: wanted a dt.comm.Network, such as "
+            'Network.flat(8, bandwidth="10GB/s")'
+        )
     n = network.ranks if groups is None else check_count("groups", groups)
     whole = network if n == network.ranks else network.with_ranks(n)
     between, nbytes = seconds(mtbf, "mtbf"), size(gradient, "gradient")

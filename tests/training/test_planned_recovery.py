@@ -98,3 +98,8 @@ def test_table_words_and_source(plan):
 def test_what_is_refused(plan, arguments, words):
     with pytest.raises(ValueError, match=words):
         plan_recovery(plan.network, **{"mtbf": 600.0, **arguments})
+
+
+def test_a_number_is_no_network():
+    with pytest.raises(TypeError, match=r"network=8: wanted a dt\.comm\.Network"):
+        plan_recovery(8, "60min")

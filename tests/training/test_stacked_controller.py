@@ -59,6 +59,8 @@ def test_known_rulers_are_rulers():
         assert is_ruler(offsets, 2 * offsets[-1] + 1)
     assert not is_ruler((0, 1, 2), 10)
     assert not is_ruler((0, 5), 10)  # 5 is its own negative modulo 10
+    with pytest.raises(ValueError, match="n=0: wanted 1 or more"):
+        is_ruler((0, 1, 3), 0)
 
 
 @pytest.mark.parametrize(("n", "r"), [(7, 3), (13, 4), (21, 5), (31, 6), (57, 8)])

@@ -134,7 +134,13 @@ def is_ruler(offsets: Sequence[int], n: int) -> bool:
     Returns
     -------
     bool
+
+    Raises
+    ------
+    TypeError, ValueError
+        `n` is no integer of at least 1.
     """
+    n = check_count("n", n)
     marks = [operator.index(mark) % n for mark in offsets]
     differences = [(a - b) % n for a in marks for b in marks if a is not b]
     return len(set(marks)) == len(marks) and len(set(differences)) == len(differences)
