@@ -248,6 +248,8 @@ def test_settings_of_elastic_policies() -> None:
             policy(verify=-1)
     with pytest.raises(ValueError, match="patience=-1"):
         Replica(patience=-1)
+    with pytest.raises(TypeError, match="patience='a': wanted seconds as a number"):
+        Replica(patience="a")
     with pytest.raises(ValueError, match="redundancy=0"):
         Stacked(redundancy=0)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, ClassVar
 
 from dtoolkit.training.recovery.dealing import ByStacks, Dealer, Spread, shards_of
@@ -124,6 +125,8 @@ class Replica(Elastic):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not isinstance(self.patience, Real) or isinstance(self.patience, bool):
+            raise TypeError(f"patience={self.patience!r}: wanted seconds as a number")
         if not 0 <= self.patience < math.inf:
             raise ValueError(f"patience={self.patience!r}: wanted seconds, 0 or more")
 
