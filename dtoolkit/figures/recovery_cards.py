@@ -40,8 +40,9 @@ def recovery_card(report: RecoveryReport) -> str:
     """
     entries = list(report)
     policy = report.policy or "no policy"
+    left = [("never fired", _cut(text)) for text in report.never_fired[:MAX_ROWS]]
     if not entries:
-        return card("Recoveries", "nothing went wrong", facts([("policy", policy)]))
+        return card("Recoveries", "nothing went wrong", facts([("policy", policy), *left]))
     pairs = [
         ("policy", policy),
         ("noticed", _longest([entry.detection for entry in entries])),
@@ -49,6 +50,7 @@ def recovery_card(report: RecoveryReport) -> str:
         ("steps lost", f"{sum(entry.steps_lost for entry in entries):,}"),
         ("steps repeated", f"{sum(entry.steps_repeated for entry in entries):,}"),
         ("moved to recover", bytes_text(sum(entry.bytes_moved for entry in entries))),
+        *left,
     ]
     heading = f"{plural(len(entries), 'fault')} got over by {policy}"
     pieces = [facts(pairs), _lanes(entries), _table(entries)]

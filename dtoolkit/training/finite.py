@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,7 +10,12 @@ import torch
 if TYPE_CHECKING:
     from dtoolkit.training.replica import Replica
 
-__all__ = ["check_gradients", "check_parameters", "penalty_gradients"]
+__all__ = ["all_finite", "check_gradients", "check_parameters", "penalty_gradients"]
+
+
+def all_finite(values: Iterable[torch.Tensor]) -> bool:
+    """Whether all numbers in some tensors, on whatever devices, are finite."""
+    return all(bool(torch.isfinite(one).all()) for one in values)
 
 
 def check_gradients(replica: Replica, step: int) -> None:

@@ -70,7 +70,10 @@ class Run:
 
     def __post_init__(self) -> None:
         of_this = RecoveryReport(
-            self.recoveries, policy=str(self.settings.get("recovery", "")), state=self.state
+            self.recoveries,
+            policy=str(self.settings.get("recovery", "")),
+            state=self.state,
+            never_fired=getattr(self.recoveries, "never_fired", ()),
         )
         object.__setattr__(self, "recoveries", of_this)
 
@@ -125,6 +128,7 @@ class Run:
             citation=self.citation,
             faults=self.faults,
             recoveries=self.recoveries.as_list(),
+            never_fired=self.recoveries.never_fired,
             trace=self.trace,
         )
         write_parts(path, parts)
@@ -176,6 +180,7 @@ class Run:
         facts += [(_words(name), _shown(value)) for name, value in self.summary.items()]
         facts += [("fault", text) for text in self.faults]
         facts += [("recovery", str(one)) for one in self.recoveries]
+        facts += [("never fired", text) for text in self.recoveries.never_fired]
         return [*facts, ("state", f"{self.state.digest()[:12]}, {self.state.nbytes:,} bytes")]
 
     def scores(self) -> dict[str, float]:

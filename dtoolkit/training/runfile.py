@@ -41,6 +41,7 @@ def run_parts(
     citation: str = "",
     faults: Sequence[str] = (),
     recoveries: Sequence[Mapping[str, Any]] = (),
+    never_fired: Sequence[str] = (),
     trace: Trace | None = None,
 ) -> dict[str, Any]:
     """The parts of a saved run; :class:`~dtoolkit.training.run.Run` says what they are."""
@@ -51,6 +52,7 @@ def run_parts(
         "citation": citation,
         "faults": list(faults),
         "recoveries": [dict(one) for one in recoveries],
+        "never_fired": list(never_fired),
         "summary": dict(summary),
         "seconds": float(seconds),
         "history": {name: _packed(history[name].to_numpy()) for name in history.columns},
@@ -88,7 +90,9 @@ def run_of(parts: Mapping[str, Any], name: str) -> dict[str, Any]:
         "history": _table(parts["history"], name),
         "trace": trace,
         **{part: parts[part] for part in _PLAIN},
-        "recoveries": RecoveryReport(map(Recovery.of, parts["recoveries"])),
+        "recoveries": RecoveryReport(
+            map(Recovery.of, parts["recoveries"]), never_fired=parts.get("never_fired", ())
+        ),
     }
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dtoolkit.errors import LaunchCancelled, LaunchTimeout
+from dtoolkit.training.recovery.policy import not_finite
 from dtoolkit.training.statefile import state_of
 
 if TYPE_CHECKING:
@@ -165,7 +166,9 @@ class Attempts:
         self._records.forget(_step_of(job))
         if content is not None:
             self._records.unpack(content)
-        self._noted.restarting(error, at=seen, reached=reached, again=_step_of(job))
+        self._noted.restarting(
+            error, at=seen, reached=reached, again=_step_of(job), launch=self.number
+        )
         launch = self._start(job)
         self.earlier = time.perf_counter() - self._started
         with self._guard:
@@ -187,6 +190,8 @@ class Attempts:
     def _count(self, error: BaseException, reached: int) -> None:
         """Raise the error where the same has come too often at the same step."""
         about = getattr(error, "cause", None) or getattr(error, "ranks", None)
+        if not_finite(error):  # all ranks find it at once, and any of them may be heard first
+            about = "not finite"
         failure = type(error), about, reached
         before, times = self._failures
         times = times + 1 if failure == before else 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -23,17 +23,25 @@ _CORRUPTION = ("not finite", "differs", "wiped out")
 
 
 def matched(
-    seen: Iterable[Recovery], fired: Iterable[Fired], *, began: float, policy: str
+    seen: Sequence[Recovery],
+    fired: Iterable[Fired],
+    *,
+    began: float,
+    policy: str,
+    launches: Mapping[int, int] | None = None,
 ) -> list[Recovery]:
     """Entries of what was seen, with the faults behind them, and of faults that nobody saw.
 
     Parameters
     ----------
-    seen : iterable of Recovery
+    seen : sequence of Recovery
     fired : iterable of Fired
     began : float
         When the run began, on the client's clock.
     policy : str
+    launches : mapping of int to int, optional
+        Places in `seen` of what ended a launch, and the numbers of those launches: other faults
+        that struck in them were got over by the same restart.
 
     Returns
     -------
@@ -41,7 +49,8 @@ def matched(
         In the order in which they were noticed, or struck.
     """
     left = sorted(fired, key=lambda one: one.time)
-    entries = sorted(seen, key=lambda one: one.detected or 0.0)
+    order = sorted(range(len(seen)), key=lambda place: seen[place].detected or 0.0)
+    entries, ended = [seen[place] for place in order], launches or {}
     causes: list[list[Fired]] = [[] for _ in entries]
     for exactly in (True, False):  # ranks are numbered anew in between: then the kind must do
         for entry, mine in zip(entries, causes, strict=True):
@@ -50,6 +59,10 @@ def matched(
             for one in may_be[: max(0, room)]:
                 mine.append(one)
                 left.remove(one)
+    for place, mine in zip(order, causes, strict=True):
+        undone = [one for one in left if _undone(one, seen[place], ended.get(place))]
+        mine += undone
+        left = [one for one in left if one not in undone]
     found = [
         one
         for entry, mine in zip(entries, causes, strict=True)
@@ -67,6 +80,13 @@ def _may_be(one: Fired, entry: Recovery, began: float, exactly: bool) -> bool:
         return False
     end = entry.detected if entry.recovered is None else entry.recovered
     return end is None or one.time - began <= end
+
+
+def _undone(one: Fired, entry: Recovery, launch: int | None) -> bool:
+    """Whether a fault struck in the launch that ended so, after what it was started again from."""
+    again = (entry.step or 0) - entry.steps_lost
+    since = one.step is None or one.step >= again  # else it may be in the checkpoint
+    return one.launch == launch and since and not one.fault.lasts
 
 
 def _kinds(fault: Fault) -> Sequence[str]:
@@ -95,7 +115,10 @@ def _joined(one: Fired, entry: Recovery, began: float) -> Recovery:
     detected = entry.detected
     if detected is not None:  # others may have been noticed before, and got over together with it
         detected = max(detected, injected)
-    return replace(entry, fault=str(one), injected=injected, detected=detected, step=step)
+    ranks = entry.ranks if not entry.ranks or one.rank in entry.ranks else (one.rank,)
+    return replace(
+        entry, fault=str(one), ranks=ranks, injected=injected, detected=detected, step=step
+    )
 
 
 def _unnoticed(one: Fired, began: float, policy: str) -> Recovery:
@@ -106,5 +129,5 @@ def _unnoticed(one: Fired, began: float, policy: str) -> Recovery:
         step=one.step,
         injected=one.time - began,
         policy=policy,
-        how="nothing had to be done, or nothing told of it",
+        how="nothing noticed it",
     )

@@ -39,6 +39,7 @@ class Noted:
         self._guard = threading.Lock()
         self._seen: list[Recovery] = []
         self._groups: set[Any] = set()  # formed after a loss that was told of
+        self._launches: dict[int, int] = {}  # which launch an entry of a restart was the end of
         self._open: int | None = None  # the entry of a restart whose first step is to come
 
     def take(self, event: Mapping[str, Any]) -> None:
@@ -59,7 +60,15 @@ class Noted:
         with self._guard:
             self._goes_on(at)
 
-    def restarting(self, error: BaseException, *, at: float, reached: int, again: int) -> None:
+    def restarting(
+        self,
+        error: BaseException,
+        *,
+        at: float,
+        reached: int,
+        again: int,
+        launch: int | None = None,
+    ) -> None:
         """Note that the run is started again.
 
         Parameters
@@ -70,6 +79,8 @@ class Noted:
             When, on the client's clock.
         reached, again : int
             Steps that were done, and those that it goes on from.
+        launch : int, optional
+            Number of the launch that ended.
         """
         kind, ranks, seen = _what(error)
         entry = Recovery(
@@ -87,6 +98,8 @@ class Noted:
             self._groups.clear()
             self._seen.append(entry)
             self._open = len(self._seen) - 1
+            if launch is not None:
+                self._launches[self._open] = launch
 
     def report(self, state: RunState | None = None) -> RecoveryReport:
         """All of it, with what was injected beside what was seen.
@@ -97,11 +110,12 @@ class Noted:
             Where the run ended.
         """
         with self._guard:
-            seen = list(self._seen)
+            seen, launches = list(self._seen), dict(self._launches)
         fired = (one for injection in self._injections for one in injection.fired)
         struck = (one for one in fired if one.time >= self._began)
-        order = matched(seen, struck, began=self._began, policy=self._policy)
-        return RecoveryReport(order, policy=self._policy, state=state)
+        order = matched(seen, struck, began=self._began, policy=self._policy, launches=launches)
+        left = [str(fault) for injection in self._injections for fault in injection.left()]
+        return RecoveryReport(order, policy=self._policy, state=state, never_fired=left)
 
     def _told(self, event: Mapping[str, Any]) -> None:
         """Take what ranks did by themselves; who tells of it may not be the only one."""

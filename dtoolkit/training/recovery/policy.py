@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dtoolkit.training.settings import Settings
     from dtoolkit.training.strategy import Strategy
 
-__all__ = ["DEADLINE", "Abort", "Policy", "Restart", "count", "wiped_out"]
+__all__ = ["DEADLINE", "Abort", "Policy", "Restart", "count", "not_finite", "wiped_out"]
 
 DEADLINE = 15.0
 """Seconds without a sign of life after which a worker counts as hung, unless ``deadline=`` says."""
@@ -144,6 +144,11 @@ def wiped_out(error: BaseException) -> bool:
     if isinstance(error, RankError):
         return isinstance(error.__cause__, WipeOut)
     return isinstance(error, WorkerLost | CommunicationError)
+
+
+def not_finite(error: BaseException) -> bool:
+    """Whether a launch has ended because a number on a rank is not finite."""
+    return isinstance(error, RankError) and isinstance(error.__cause__, FloatingPointError)
 
 
 _WITHOUT_PROGRESS = 3

@@ -107,6 +107,8 @@ class RecoveryReport(Sequence[Recovery]):
         Name of the policy.
     state : RunState, optional
         Where the run ended.
+    never_fired : iterable of str
+        Faults of the run's list that did not strike, in words.
     """
 
     def __init__(
@@ -115,8 +117,10 @@ class RecoveryReport(Sequence[Recovery]):
         *,
         policy: str = "",
         state: RunState | None = None,
+        never_fired: Iterable[str] = (),
     ) -> None:
         self._entries = tuple(entries)
+        self.never_fired = tuple(never_fired)
         self.policy = policy
         self.state = state
 
@@ -191,9 +195,10 @@ class RecoveryReport(Sequence[Recovery]):
         return [one.as_dict() for one in self]
 
     def __repr__(self) -> str:
-        if not self._entries:
-            return f"no faults{f' ({self.policy})' if self.policy else ''}"
-        return "\n".join(map(str, self._entries))
+        lines = list(map(str, self._entries))
+        if not lines:
+            lines = [f"no faults{f' ({self.policy})' if self.policy else ''}"]
+        return "\n".join([*lines, *(f"never fired: {text}" for text in self.never_fired)])
 
     def _repr_html_(self) -> str:
         from dtoolkit.figures.recovery_cards import recovery_card

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import torch
 
 from dtoolkit.errors import CommunicationError, PeerLost, WipeOut
 from dtoolkit.training.agreement import STOP
+from dtoolkit.training.finite import all_finite
 from dtoolkit.training.recovery.catchup import catch_up
 from dtoolkit.training.recovery.dealing import Deal
 from dtoolkit.training.recovery.exchange import pooled, summed
@@ -161,6 +163,9 @@ class Stepping:
             )
             why = f"ranks hold different states ({held})"
             raise WipeOut(step=self.step, why=why)
+        if not self._sound(source):
+            why = "ranks hold different states (that of most is not finite)"
+            raise WipeOut(step=self.step, why=why)
         mine = self.ctx.rank in ranks
         before = [(n, t.clone()) for n, t in tensors_of(self.replica)] if mine else []
         moved, _ = catch_up(self.replica, step=self.step, source=source, targets=ranks)
@@ -169,6 +174,15 @@ class Stepping:
             names = [n for n, t in before if n not in now or not _same(t, now[n])]
             self.held = {}
             self.mishaps.differed(names, self.step, moved=moved)
+
+    def _sound(self, source: int) -> bool:
+        """Whether what a rank has learned and remembers is finite; collective."""
+        # Buffers aren't looked at: a mask may well be infinite.
+        learned = (value for _, value in self.replica.parameters)
+        kept = chain(learned, held_by(self.replica, "optimizer").values())
+        mine = self.ctx.rank != source or all_finite(kept)
+        with self.ctx.comm.phase("agreement"):
+            return bool(self.ctx.comm.all_reduce(torch.tensor([int(mine)]), "min"))
 
     def _commit(self, votes: Votes, start: float, sent: int) -> None:
         """Exchange gradients and make the step."""

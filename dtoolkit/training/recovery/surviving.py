@@ -8,7 +8,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, ClassVar
 
 from dtoolkit.training.recovery.dealing import ByStacks, Dealer, Spread, shards_of
-from dtoolkit.training.recovery.policy import Policy, count, wiped_out
+from dtoolkit.training.recovery.policy import Policy, count, not_finite, wiped_out
 from dtoolkit.training.stacked import placement
 from dtoolkit.training.stacked.endurance import best_redundancy
 
@@ -27,7 +27,8 @@ class Elastic(Policy):
     shards however many workers are left; a step is made by all or by none; the result is that of
     the run without faults, to the bit. An exception, a lack of memory or a number that is not
     finite on a rank makes the step void, and it is made again; twice on one rank in one step is an
-    error. Where too much is lost, the run starts again from its checkpoint with all workers.
+    error. Where too much is lost, or a number stays not finite, the run starts again from its
+    checkpoint with all workers; a divergence then comes again at the same step, and is the error.
 
     Attributes
     ----------
@@ -66,7 +67,7 @@ class Elastic(Policy):
 
     def restarts_after(self, error: BaseException) -> bool:
         """See :meth:`Policy.restarts_after`."""
-        return wiped_out(error)
+        return wiped_out(error) or not_finite(error)
 
     def check(
         self, strategy: Strategy, settings: Settings, *, batch_norm: bool, ranks: int
