@@ -182,6 +182,29 @@ def test_losses_at_the_very_end(cluster: dt.Cluster) -> None:
             assert not run.stopped
 
 
+@pytest.mark.parametrize("policy", ["shrink", "stacked"])
+def test_the_rank_that_has_the_state_is_lost_after_the_last_barrier(
+    cluster: dt.Cluster, policy: str, tmp_path: Path
+) -> None:
+    def dies_once(ctx: Any, mark: str) -> None:
+        from dtoolkit.training.recovery.elastic import ElasticRank
+
+        whole = ElasticRank._state
+
+        def state(self: Any) -> Any:
+            last = sys._getframe(1).f_code.co_name == "_all_steps"  # not that of a checkpoint
+            if last and self.ctx.rank == 0 and not os.path.exists(mark):
+                Path(mark).touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return whole(self)
+
+        ElasticRank._state = state  # type: ignore[method-assign]
+
+    cluster.run(dies_once, str(tmp_path / policy))
+    run = both(cluster, policy, [], steps=4)
+    assert [entry.kind for entry in run.recoveries][-1] == "wiped out"
+
+
 def test_three_of_four(cluster: dt.Cluster) -> None:
     faults = [Kill(rank, at_step=4) for rank in (0, 1, 3)]
     run = both(cluster, "shrink", faults)

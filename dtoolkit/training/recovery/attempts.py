@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dtoolkit.errors import LaunchCancelled, LaunchTimeout
+from dtoolkit.training.ended import state_in
 from dtoolkit.training.recovery.policy import not_finite
 from dtoolkit.training.statefile import state_of
 
@@ -143,6 +144,7 @@ class Attempts:
             while True:
                 try:
                     ended = self._launch.result()
+                    state_in(ended)  # an elastic launch may have lost it after the last step
                 except BaseException as error:
                     self._go_on_after(error)
                 else:

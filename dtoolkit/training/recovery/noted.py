@@ -169,6 +169,8 @@ def _what(error: BaseException) -> tuple[str, tuple[int, ...], str]:
         hung = bool(getattr(error, "hung", ()))
         what = "hung" if hung else "lost"
         return what, error.ranks, f"rank {', '.join(map(str, error.ranks))} {what}"
+    if isinstance(error, WipeOut):
+        return "wiped out", (), error.why
     if not isinstance(error, RankError):
         return "connection", (), _line(str(error))
     cause, text = error.__cause__, f"rank {error.rank}: {_line(error.cause)}"

@@ -143,7 +143,7 @@ def wiped_out(error: BaseException) -> bool:
     """Whether a launch has ended because nothing is left that it could go on from."""
     if isinstance(error, RankError):
         return isinstance(error.__cause__, WipeOut)
-    return isinstance(error, WorkerLost | CommunicationError)
+    return isinstance(error, WorkerLost | CommunicationError | WipeOut)
 
 
 def not_finite(error: BaseException) -> bool:
