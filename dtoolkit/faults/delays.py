@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from dtoolkit.faults.arguments import check_number
 from dtoolkit.philox import seed_key
 
 __all__ = ["Constant", "Delay", "Exponential", "HeavyTail", "LogNormal", "Normal"]
@@ -268,13 +269,7 @@ def _lengths() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 def _check(delay: Any, *names: str) -> None:
     for name in names:
-        value = getattr(delay, name)
-        if not isinstance(value, int | float | np.number) or isinstance(value, bool):
-            raise TypeError(f"{type(delay).__name__}: {name}={value!r} is not a number")
-        if not (math.isfinite(value) and value >= 0):
-            raise ValueError(
-                f"{type(delay).__name__}: {name}={value!r} must be finite and at least 0"
-            )
+        check_number(type(delay).__name__, name, getattr(delay, name))
 
 
 def _whole(name: str, value: int) -> int:

@@ -74,7 +74,7 @@ class Hang(Fault):
         super().__post_init__()
         self._set("rank", self._whole("rank"))
         if self.seconds is not None:
-            self._number("seconds", least=0)
+            self._number("seconds")
 
     def words(self) -> str:
         """What happens, in words."""

@@ -7,17 +7,16 @@ nothing is simulated from outside, and nothing depends on how fast a message of 
 
 from __future__ import annotations
 
-import math
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import KW_ONLY, MISSING, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
 import torch
 
 from dtoolkit.comm.messages import BEGUN
+from dtoolkit.faults.arguments import check_number, check_rank, read_whole
 
 if TYPE_CHECKING:
     from dtoolkit.cluster.instrument import Site
@@ -131,7 +130,7 @@ class Fault(ABC):
         if self.at_operation is not None:
             self._set("at_operation", self._operation())
         if self.after is not None:
-            self._number("after", least=0)
+            self._number("after")
 
     # --------------------------------------------------------------------- what a fault says
 
@@ -200,7 +199,7 @@ class Fault(ABC):
         ------
         ValueError
         """
-        self._check_rank("rank", self.rank, ranks)
+        check_rank(self.name, "rank", self.rank, ranks)
 
     @property
     def name(self) -> str:
@@ -235,16 +234,7 @@ class Fault(ABC):
 
     def _whole(self, name: str) -> int:
         """Read an attribute that must be an integer of at least 0."""
-        value = getattr(self, name)
-        try:
-            number = None if isinstance(value, bool) else operator.index(value)
-        except TypeError:
-            number = None
-        if number is None:
-            raise TypeError(f"{self.name}: {name}={value!r} is not an integer")
-        if number < 0:
-            raise ValueError(f"{self.name}: {name}={value!r} must be at least 0")
-        return number
+        return read_whole(self.name, name, getattr(self, name))
 
     def _one_of(self, name: str, names: Collection[str]) -> None:
         """Check an attribute that must be one of some names."""
@@ -252,19 +242,9 @@ class Fault(ABC):
         if not isinstance(value, str) or value not in names:
             raise ValueError(f"{self.name}: {name}={value!r}; wanted one of {', '.join(names)}")
 
-    def _number(self, name: str, *, least: float) -> None:
-        """Check an attribute that must be a finite number of at least `least`."""
-        value = getattr(self, name)
-        if not isinstance(value, int | float | np.number) or isinstance(value, bool):
-            raise TypeError(f"{self.name}: {name}={value!r} is not a number")
-        if not (math.isfinite(value) and value >= least):
-            raise ValueError(f"{self.name}: {name}={value!r} must be finite and at least {least:g}")
-
-    def _check_rank(self, name: str, value: int, ranks: int) -> None:
-        if value >= ranks:
-            raise ValueError(
-                f"{self.name}: {name}={value} is not one of the {ranks} rank(s) 0 to {ranks - 1}"
-            )
+    def _number(self, name: str) -> None:
+        """Check an attribute that must be a finite number of at least 0."""
+        check_number(self.name, name, getattr(self, name))
 
     def _operation(self) -> tuple[str, int]:
         value = self.at_operation

@@ -6,6 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from dtoolkit.comm import units
+from dtoolkit.faults.arguments import check_rank
 from dtoolkit.faults.fault import Fault, Moment
 
 if TYPE_CHECKING:
@@ -53,8 +54,8 @@ class _Link(Fault):
         ------
         ValueError
         """
-        self._check_rank("source", self.source, ranks)
-        self._check_rank("target", self.target, ranks)
+        check_rank(self.name, "source", self.source, ranks)
+        check_rank(self.name, "target", self.target, ranks)
 
     def _is_there(self, site: Site) -> bool:
         """Whether the link is: ranks may have left, and have other numbers now."""
@@ -136,7 +137,7 @@ class SlowLink(_Link):
                     f"SlowLink: until_step={self.until_step} must be above at_step={self.at_step}"
                 )
         if self.for_seconds is not None:
-            self._number("for_seconds", least=0)
+            self._number("for_seconds")
 
     def words(self) -> str:
         """What happens, in words."""

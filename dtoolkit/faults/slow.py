@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-import operator
 from dataclasses import KW_ONLY, dataclass
-from numbers import Real
 
+from dtoolkit.faults.arguments import check_number, check_rank, read_whole
 from dtoolkit.faults.delays import Delay
 
 __all__ = ["Slow"]
@@ -63,10 +61,11 @@ class Slow:
         for name in ("rank", "from_step", "until_step", "seed"):
             value = getattr(self, name)
             if value is not None:
-                object.__setattr__(self, name, _whole(name, value))
-        _number("seconds", self.seconds, 0)
+                number = read_whole("Slow", name, value, negative=name == "seed")
+                object.__setattr__(self, name, number)
+        check_number("Slow", "seconds", self.seconds)
         if self.factor is not None:
-            _number("factor", self.factor, 1)
+            check_number("Slow", "factor", self.factor, least=1)
         if self.delay is not None and not isinstance(self.delay, Delay):
             raise TypeError(
                 f"Slow: delay={self.delay!r} is no distribution of dtoolkit.faults.delays; a "
@@ -91,10 +90,8 @@ class Slow:
         ------
         ValueError
         """
-        if self.rank is not None and self.rank >= ranks:
-            raise ValueError(
-                f"Slow: rank={self.rank} is not one of the {ranks} rank(s) 0 to {ranks - 1}"
-            )
+        if self.rank is not None:
+            check_rank("Slow", "rank", self.rank, ranks)
 
     def pause(self, seed: int, rank: int, step: int, micro: int, took: float) -> float:
         """Seconds to sleep after a micro-batch.
@@ -123,22 +120,3 @@ class Slow:
             key = seed if self.seed is None else self.seed
             total += self.delay.draw(key, rank=rank, step=step, micro=micro)
         return total
-
-
-def _whole(name: str, value: int) -> int:
-    try:
-        number = None if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        number = None
-    if number is None:
-        raise TypeError(f"Slow: {name}={value!r} is not an integer")
-    if number < 0 and name != "seed":
-        raise ValueError(f"Slow: {name}={value!r} must be at least 0")
-    return number
-
-
-def _number(name: str, value: float, least: int) -> None:
-    if not isinstance(value, Real) or isinstance(value, bool):
-        raise TypeError(f"Slow: {name}={value!r} is not a number")
-    if not (math.isfinite(value) and value >= least):
-        raise ValueError(f"Slow: {name}={value!r} must be finite and at least {least}")
