@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,8 @@ class Vigil:
         """Look at the membership: a call to a worker that is gone need not end by itself."""
         drive = self._drive
         link, elastic = drive.gang.link, drive.terms.elastic
+        if elastic:  # spare workers come before replacements of those that are lost
+            self._look_for_newcomers(await link.present())
         while True:
             hurried = link.local or (elastic and len(drive.state.active) < drive.state.limit)
             await asyncio.sleep(_WATCH_SHORT if hurried else _WATCH)
@@ -55,16 +58,19 @@ class Vigil:
             for address, task in drive.calls.items():
                 if address not in there and not task.done():
                     drive.lose(address)
-            if not elastic:
-                continue
-            for address in drive.state.waiting:
-                if address not in there:
-                    self._known.discard(address)
-                    drive.inbox.put_nowait(("event", membership.Lost(address)))
-            for address in there:
-                if address not in self._known:
-                    self._known.add(address)
-                    drive.aside(self._welcome(address))
+            if elastic:
+                self._look_for_newcomers(there)
+
+    def _look_for_newcomers(self, there: Sequence[str]) -> None:
+        drive = self._drive
+        for address in drive.state.waiting:
+            if address not in there:
+                self._known.discard(address)
+                drive.inbox.put_nowait(("event", membership.Lost(address)))
+        for address in there:
+            if address not in self._known:
+                self._known.add(address)
+                drive.aside(self._welcome(address))
 
     async def signs(self, silence: float) -> None:
         """Ask the ranks for signs of life; who gives none for `silence` seconds is hung, and ended.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import time
@@ -116,6 +117,8 @@ def test_a_spare_worker_takes_the_place() -> None:
         dt.Cluster(client=client, workers=2, timeout=30) as cluster,
     ):
         spare = set(client.scheduler_info()["workers"]) - {m.address for m in cluster.workers}
+        # It has imported what it takes to join, else the replacement may be there before it.
+        client.run(importlib.import_module, "dtoolkit.cluster.runtime", workers=list(spare))
 
         def work(ctx: Any) -> tuple[str, float]:
             if not ctx.joined:

@@ -95,9 +95,12 @@ def test_an_interrupt_stops_the_ranks_and_the_cluster_goes_on(
     tmp_path: Path, everyone: bool
 ) -> None:
     text = """
-        import os, sys, time
+        import os, signal, sys, time
         from pathlib import Path
         import dtoolkit as dt
+
+        # A shell starts what it puts in the background with interrupts ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
         def long(ctx, mark):
             ctx.comm.barrier()

@@ -130,6 +130,9 @@ def test_an_interrupt_of_the_keyboard_cancels(tmp_path: Path) -> None:
         import dtoolkit as dt
         from tests.training.toys import toy
 
+        # A shell starts what it puts in the background with interrupts ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
         if __name__ == "__main__":
             with dt.Cluster(workers=2, device="cpu", timeout=100) as cluster:
                 dt.train(cluster, toy(), steps=1)
