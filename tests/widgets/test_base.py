@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import threading
 import time
 import weakref
 from unittest.mock import Mock
@@ -27,6 +28,7 @@ class Squares(Panel):
     def __init__(self):
         self.squares = []
         self.computed = 0
+        self.released = threading.Event()  # whom a slow computation waits for
         super().__init__(
             [
                 (
@@ -57,7 +59,7 @@ class Squares(Panel):
         if self.settings["kind"] == "bad":
             raise KeyError("no such square")
         if self.settings["kind"] == "slow":
-            await job.in_thread(time.sleep, 30)
+            await job.in_thread(self.released.wait, 30)
         self.squares = await job.in_thread(
             lambda n: [i * i for i in range(n)], self.settings["count"]
         )
@@ -111,6 +113,7 @@ def test_choices_supersede_each_other_and_do_not_block():
         await panel.wait()
         assert len(panel.squares) == 19
         assert panel.computed == before + 1
+        panel.released.set()
         panel.close()
 
     asyncio.run(main())
@@ -131,6 +134,7 @@ def test_stop_ends_at_once_what_a_thread_still_computes():
         assert panel.squares == [0, 1, 4]
         panel.stop()
         assert panel.state["status"] == "Nothing is running."
+        panel.released.set()
         panel.close()
 
     asyncio.run(main())
