@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import ast
-import os
 import platform
-import sysconfig
-import warnings
 from collections import Counter
-from collections.abc import Iterator
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -18,15 +13,9 @@ import pandas as pd
 from dtoolkit.data.canonical import from_triplets
 from dtoolkit.data.dataset import Dataset
 from dtoolkit.data.sampling import check_count
+from dtoolkit.data.stdlib_source import Function, called_name, stdlib_trees
 
 __all__ = ["datasets", "digits_graph", "stdlib_calls"]
-
-# Tests, what users install, and two applications that carry copies of other modules' code.
-_LEFT_OUT = {
-    *("test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__"),
-    *("idlelib", "lib2to3"),
-}
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @lru_cache(maxsize=8)
@@ -168,27 +157,10 @@ def datasets() -> pd.DataFrame:
 @lru_cache(maxsize=1)
 def _stdlib_functions() -> tuple[tuple[str, Counter[str]], ...]:
     """All functions, by file and line, and how often each calls which name."""
-    root = Path(sysconfig.get_path("stdlib"))
     functions: list[tuple[str, Counter[str]]] = []
-    for path in sorted(_sources(root), key=lambda path: path.relative_to(root).as_posix()):
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                tree = ast.parse(path.read_bytes())
-        except (SyntaxError, ValueError):
-            continue  # kept in the library as an example of what does not parse
-        _collect(tree, path.relative_to(root).as_posix() + ":", [], functions)
-    if not functions:
-        raise FileNotFoundError(
-            f"no sources of the standard library under {root}: this interpreter comes without them"
-        )
+    for path, tree in stdlib_trees():
+        _collect(tree, path + ":", [], functions)
     return tuple(functions)
-
-
-def _sources(root: Path) -> Iterator[Path]:
-    for folder, folders, files in os.walk(root):
-        folders[:] = [name for name in folders if name not in _LEFT_OUT]
-        yield from (Path(folder, name) for name in files if name.endswith(".py"))
 
 
 def _collect(
@@ -199,16 +171,13 @@ def _collect(
 ) -> None:
     """Add the functions under a node, and the calls under it to all functions around it."""
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, _Function):
+        if isinstance(child, Function):
             calls: Counter[str] = Counter()
             functions.append((prefix + child.name, calls))
             _collect(child, f"{prefix}{child.name}.", [*around, calls], functions)
             continue
-        if isinstance(child, ast.Call):
-            called = child.func
-            if isinstance(called, (ast.Name, ast.Attribute)):
-                name = called.id if isinstance(called, ast.Name) else called.attr
-                for calls in around:
-                    calls[name] += 1
+        if isinstance(child, ast.Call) and (name := called_name(child)) is not None:
+            for calls in around:
+                calls[name] += 1
         inner = f"{prefix}{child.name}." if isinstance(child, ast.ClassDef) else prefix
         _collect(child, inner, around, functions)

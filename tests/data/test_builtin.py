@@ -7,7 +7,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from dtoolkit.data import Dataset, as_csr, datasets, digits_graph, stdlib_calls
-from dtoolkit.data.builtin import _LEFT_OUT
+from dtoolkit.data.stdlib_source import LEFT_OUT
 
 
 def test_digits_graph():
@@ -41,7 +41,7 @@ def test_stdlib_calls():
     assert list(data.column_labels) == sorted(data.column_labels)
     files = [label.split(":")[0] for label in data.row_labels]
     assert files == sorted(files)
-    assert not any(_LEFT_OUT & set(file.split("/")) for file in files)
+    assert not any(LEFT_OUT & set(file.split("/")) for file in files)
     # A power law: few names are called by very many, most by very few.
     assert np.sort(callers)[-20:].sum() > 0.15 * A.nnz
     assert np.median(callers) < 8
