@@ -178,7 +178,7 @@ class Replica:
         self._step = step
         if not len(ids):
             self._stand_in(step, micro)
-            self._expose_gradients()
+            self.expose_gradients()
             return 0.0, 0
         start = time.perf_counter()
         item = self.rank if item is None else item
@@ -199,8 +199,8 @@ class Replica:
                 (summed if weight == 1 else summed * weight).backward()
         if self.sparse is not None:
             self.sparse.note(total, len(ids))
-        self._slow(step, micro, time.perf_counter() - start)
-        self._expose_gradients()
+        self.slow(step, micro, time.perf_counter() - start)
+        self.expose_gradients()
         return total, len(ids)
 
     def loss_of(self, ids: torch.Tensor) -> torch.Tensor:
@@ -335,7 +335,7 @@ class Replica:
         finally:
             self._norm.void = False
 
-    def _expose_gradients(self) -> None:
+    def expose_gradients(self) -> None:
         """Show the gradients that are there to the instruments of the launch."""
         expose = getattr(self.ctx, "expose", None)
         if expose is not None:
@@ -357,7 +357,7 @@ class Replica:
                 more = more if share == 1 else more * share
                 value.grad = more if value.grad is None else value.grad.add_(more)
 
-    def _slow(self, step: int, micro: int, took: float) -> None:
+    def slow(self, step: int, micro: int, took: float) -> None:
         """Sleep as the faults ask for, awake enough to hear of a stop."""
         pauses = [getattr(fault, "pause", None) for fault in self.settings.faults]
         seconds = sum(
