@@ -1,12 +1,21 @@
 """Training over workers: one trainer, many strategies, samples weighted as they were used."""
 
-from dtoolkit.training import compression, dropcompute, recovery, stacked, strategies, tasks
+from dtoolkit.training import (
+    compression,
+    dropcompute,
+    recovery,
+    slide,
+    stacked,
+    strategies,
+    tasks,
+)
 from dtoolkit.training.checkpoint import Checkpoint
 from dtoolkit.training.planned_recovery import RecoveryPlan, plan_recovery
 from dtoolkit.training.replica import Replica
 from dtoolkit.training.run import Run
 from dtoolkit.training.sampling import Sampler
 from dtoolkit.training.settings import Settings
+from dtoolkit.training.slide import SlideLinear
 from dtoolkit.training.state import RunState
 from dtoolkit.training.strategy import Promise, StepReport, Strategy
 from dtoolkit.training.task import Examples, Task
@@ -23,6 +32,7 @@ __all__ = [
     "RunState",
     "Sampler",
     "Settings",
+    "SlideLinear",
     "StepReport",
     "Strategy",
     "Task",
@@ -31,6 +41,7 @@ __all__ = [
     "dropcompute",
     "plan_recovery",
     "recovery",
+    "slide",
     "stacked",
     "strategies",
     "submit_training",

@@ -1,0 +1,25 @@
+"""SLIDE: layers of very many outputs, of which each sample computes few."""
+
+from dtoolkit.training.slide.active import ActiveSets
+from dtoolkit.training.slide.adam import RowSparseAdam
+from dtoolkit.training.slide.gradient import RowGradient
+from dtoolkit.training.slide.labels import Labels, as_labels
+from dtoolkit.training.slide.layer import SlideLinear
+from dtoolkit.training.slide.output import OutputLinear, Predicted, precision
+from dtoolkit.training.slide.softmax import Alone, Peers
+from dtoolkit.training.slide.statistics import Retrieval
+
+__all__ = [
+    "ActiveSets",
+    "Alone",
+    "Labels",
+    "OutputLinear",
+    "Peers",
+    "Predicted",
+    "Retrieval",
+    "RowGradient",
+    "RowSparseAdam",
+    "SlideLinear",
+    "as_labels",
+    "precision",
+]

@@ -1,0 +1,167 @@
+"""Compiled loops of the active set: imported when first needed, since Numba takes a while.
+
+Each call does one chunk, of samples or of rows, and writes where no other chunk does.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+import numpy as np
+
+from dtoolkit.sparsity.hashing.bits import next_bit
+from dtoolkit.sparsity.hashing.spreading import compiled
+
+__all__ = ["cut", "deltas", "logits", "maxima", "pack", "pull", "sums", "turn", "unite"]
+
+ONE = np.uint64(1)
+
+
+@compiled
+def unite(chunk, height, begin, end, ids, label_indptr, label_ids, rows, starts, out, sizes, found):
+    """Unite buckets and labels of a chunk of samples, ascending, into `out` from `starts` on.
+
+    A bit a neuron, and one for each 64 of these: what was set is found again without a look at
+    all neurons.
+    """
+    words = np.zeros((rows >> 6) + 1, np.uint64)
+    tops = np.zeros((words.size >> 6) + 1, np.uint64)
+    for sample in range(chunk * height, min(begin.shape[0], (chunk + 1) * height)):
+        for table in range(begin.shape[1]):
+            for place in range(begin[sample, table], end[sample, table]):
+                mark(words, tops, ids[table, place])
+        hits = 0
+        for place in range(label_indptr[sample], label_indptr[sample + 1]):
+            hits += not mark(words, tops, label_ids[place])
+        found[sample] = hits
+        target = starts[sample]
+        for top in range(tops.size):
+            while tops[top]:
+                word = (top << 6) + next_bit(tops[top])
+                while words[word]:
+                    out[target] = (word << 6) + next_bit(words[word])
+                    target += 1
+                    words[word] &= words[word] - ONE
+                tops[top] &= tops[top] - ONE
+        sizes[sample] = target - starts[sample]
+
+
+@compiled
+def mark(words, tops, row):
+    """Set the bit of a neuron; False where it was set."""
+    word, bit = row >> 6, ONE << np.uint64(row & 63)
+    if words[word] & bit:
+        return False
+    words[word] |= bit
+    tops[word >> 6] |= ONE << np.uint64(word & 63)
+    return True
+
+
+@compiled
+def pack(chunk, height, starts, indptr, out, ids):
+    """Move the sets of a chunk of samples together."""
+    for sample in range(chunk * height, min(indptr.size - 1, (chunk + 1) * height)):
+        shift = starts[sample] - indptr[sample]
+        for place in range(indptr[sample], indptr[sample + 1]):
+            ids[place] = out[place + shift]
+
+
+@compiled
+def cut(bound, bounds, indptr, ids, cuts):
+    """Find in each sample's ascending set the first neuron that is not below a bound."""
+    for sample in range(indptr.size - 1):
+        first, last = indptr[sample], indptr[sample + 1]
+        while first < last:
+            middle = (first + last) // 2
+            if ids[middle] < bounds[bound]:
+                first = middle + 1
+            else:
+                last = middle
+        cuts[bound, sample] = first
+
+
+@compiled
+def turn(part, bounds, cuts, starts, ids, indptr, samples, places):
+    """Write the samples of each row of a part: a counting sort."""
+    low, high = bounds[part], bounds[part + 1]
+    place = np.zeros(high - low + 1, np.int64)
+    for sample in range(cuts.shape[1]):
+        for entry in range(cuts[part, sample], cuts[part + 1, sample]):
+            place[ids[entry] - low + 1] += 1
+    place[0] = starts[part]
+    for row in range(high - low):
+        place[row + 1] += place[row]
+        indptr[low + row] = place[row]
+    for sample in range(cuts.shape[1]):
+        for entry in range(cuts[part, sample], cuts[part + 1, sample]):
+            row = ids[entry] - low
+            samples[place[row]] = sample
+            places[place[row]] = entry
+            place[row] += 1
+
+
+@compiled
+def logits(part, bounds, indptr, samples, places, weight, bias, hidden, values):
+    """Compute the logits of the rows of a part, each row of weights read once."""
+    width = hidden.shape[1]
+    for row in range(bounds[part], bounds[part + 1]):
+        for entry in range(indptr[row], indptr[row + 1]):
+            sample = samples[entry]
+            total = np.float32(0)
+            for k in range(width):
+                total += weight[row, k] * hidden[sample, k]
+            values[places[entry]] = total + bias[row]
+
+
+@compiled
+def maxima(chunk, height, indptr, values, largest):
+    """Largest logit of each sample; minus infinity where it has none."""
+    for sample in range(chunk * height, min(indptr.size - 1, (chunk + 1) * height)):
+        best = np.float32(-np.inf)
+        for place in range(indptr[sample], indptr[sample + 1]):
+            best = max(best, values[place])
+        largest[sample] = best
+
+
+@compiled
+def sums(chunk, height, indptr, values, largest, total):
+    """Sum of ``exp(logit - largest)`` of each sample."""
+    for sample in range(chunk * height, min(indptr.size - 1, (chunk + 1) * height)):
+        added = 0.0
+        for place in range(indptr[sample], indptr[sample + 1]):
+            added += np.exp(values[place] - largest[sample])
+        total[sample] = added
+
+
+@compiled
+def deltas(
+    chunk, height, indptr, ids, values, largest, total, label_indptr, label_ids, counts, out, losses
+):
+    """``p - 1[label] / labels`` of each entry, and the part of the loss of the labels held."""
+    for sample in range(chunk * height, min(indptr.size - 1, (chunk + 1) * height)):
+        losses[sample] = 0
+        if counts[sample] == 0:
+            out[indptr[sample] : indptr[sample + 1]] = 0
+            continue
+        share, norm = np.float32(1) / np.float32(counts[sample]), np.log(total[sample])
+        label, last, loss = label_indptr[sample], label_indptr[sample + 1], np.float32(0)
+        for place in range(indptr[sample], indptr[sample + 1]):
+            over = values[place] - largest[sample]
+            delta = np.exp(over) / total[sample]
+            if label < last and label_ids[label] == ids[place]:
+                delta -= share
+                loss += (norm - over) * share
+                label += 1
+            out[place] = delta
+        losses[sample] = loss
+
+
+@compiled
+def pull(part, bounds, indptr, samples, places, weight, delta, gradient):
+    """Add what the rows of a part say of the inputs: ``gradient[part] = delta.T @ weight``."""
+    width = weight.shape[1]
+    gradient[part] = 0
+    for row in range(bounds[part], bounds[part + 1]):
+        for entry in range(indptr[row], indptr[row + 1]):
+            sample, factor = samples[entry], delta[places[entry]]
+            for k in range(width):
+                gradient[part, sample, k] += factor * weight[row, k]

@@ -1,0 +1,173 @@
+"""SlideLinear: an output layer whose neurons are looked up by the hash of the input."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from dtoolkit.sparsity.hashing import HashFamily, HashTables, as_refresh, make_family
+from dtoolkit.sparsity.hashing.tables import check_capacity
+from dtoolkit.training.slide.active import ActiveSets
+from dtoolkit.training.slide.labels import Labels, as_labels
+from dtoolkit.training.slide.output import OutputLinear
+
+__all__ = ["SlideLinear"]
+
+
+class SlideLinear(OutputLinear):
+    """A linear layer of which each sample computes the neurons that hash as it does.
+
+    L tables hold the neurons by the hash of their weights, K values a table. The active set of a
+    sample is the union of its bucket in each table, and while it learns its labels besides. Chen
+    et al., "SLIDE: in defense of smart algorithms over hardware acceleration for large-scale deep
+    learning systems", MLSys 2020.
+
+    To learn: ``layer.loss(hidden, labels).mean().backward()``, then a step of
+    :class:`RowSparseAdam`, which tells the layer; it makes its tables anew when `refresh` says so.
+    Who changes weights in another way calls :meth:`refresh`. To predict: ``layer(hidden)`` gives
+    all logits, ``layer.predict(hidden, k, hashed=True)`` looks at the active ones alone.
+
+    Spread over processes, each holds a range of `rows`, its own tables and its own optimizer
+    state, and all see the whole batch: with the same seed, and uncapped, the pieces of a
+    sample's set add up to that of one process. ``loss(..., peers=)`` says what is exchanged.
+    By hand it is::
+
+        active = layer.active(hidden, labels)
+        values = layer.logits(hidden, active)
+        largest = all_reduce_max(layer.kernels.maxima(active, values))
+        total = all_reduce_sum(layer.kernels.sums(active, values, largest))
+        delta, losses = layer.kernels.deltas(active, values, largest, total)
+        delta /= len(hidden)                      # of the mean loss of a batch
+        layer.add_gradient(RowGradient(active, delta, hidden, layer.updated))
+        gradient = all_reduce_sum(layer.kernels.pull(active, delta, layer.weight))
+
+    Parameters
+    ----------
+    in_features, out_features : int
+    tables, hashes : int
+        L and K. More hash functions a table make buckets smaller, more tables find more.
+    family : str or HashFamily
+        "dwta" or "simhash".
+    capacity : int, optional
+        Neurons of a bucket; by default all that hash to it. A table of limited capacity over
+        several processes holds more than in one: each has its own.
+    policy : str
+        "fifo" or "reservoir": what a full bucket does (:class:`HashTables`).
+    refresh : (first, growth), int, RefreshSchedule or None
+        When tables are made anew (:class:`RefreshSchedule`); None: when you call
+        :meth:`refresh`.
+    bias, seed, rows
+        See :class:`OutputLinear`. Weights alone are hashed, without their bias.
+
+    Attributes
+    ----------
+    hashing : HashFamily
+    tables : HashTables
+        Of the neurons held here, by local number.
+    codes : int32 tensor, shape (L, rows held)
+        Codes of the neurons when the tables were made; part of the state, so that a layer that is
+        loaded has the same tables.
+    updates : int64 tensor
+        Updates of the weights; part of the state.
+    """
+
+    codes: torch.Tensor
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        *,
+        tables: int = 50,
+        hashes: int = 8,
+        family: str | HashFamily = "dwta",
+        capacity: int | None = None,
+        policy: str = "fifo",
+        refresh: Any = (50, 0.1),
+        bias: bool = True,
+        seed: int = 0,
+        rows: Any = None,
+    ) -> None:
+        check_capacity(capacity, policy)
+        super().__init__(in_features, out_features, bias=bias, seed=seed, rows=rows)
+        self.schedule = as_refresh(refresh)
+        self.hashing = make_family(family, in_features, tables=tables, hashes=hashes, seed=seed)
+        self.capacity, self.policy = capacity, policy
+        self._tables: HashTables | None = None
+        self.register_buffer("codes", self.hashing.codes(self.weight))
+        self.register_load_state_dict_post_hook(_forget_tables)
+
+    @property
+    def tables(self) -> HashTables:
+        """Tables of the neurons held here, as of the last refresh."""
+        if self._tables is None:
+            self._tables = HashTables(
+                self.codes,
+                bits=self.hashing.bits,
+                capacity=self.capacity,
+                policy=self.policy,
+                seed=self.seed,
+            )
+        return self._tables
+
+    def active(self, hidden: Any, labels: Any = None) -> ActiveSets:
+        """Neurons held here that each sample computes.
+
+        Parameters
+        ----------
+        hidden : tensor or sparse matrix, shape (samples, in_features)
+            Sparse ones are hashed without being made dense.
+        labels : see :func:`as_labels`, optional
+            Classes that are computed in any case; None, as in a prediction: none.
+
+        Returns
+        -------
+        ActiveSets
+
+        Raises
+        ------
+        ValueError
+            `hidden` is of another shape, or there are not as many labels.
+        """
+        codes = self.hashing.codes(hidden)
+        none = Labels(np.zeros(codes.shape[1] + 1, np.int64), np.empty(0, np.int64))
+        true = none if labels is None else as_labels(labels, classes=self.out_features)
+        if len(true) != codes.shape[1]:
+            raise ValueError(
+                f"labels are for {len(true)} samples, hidden has {codes.shape[1]}: wanted the same"
+            )
+        sets: ActiveSets = self.kernels.unite(
+            self.tables, codes, true, start=self.start, stop=self.stop
+        )
+        if labels is not None:
+            self.retrieval.note(sets)
+        return sets
+
+    def refresh_due(self, step: int) -> bool:
+        """Whether tables are made anew after update number `step` (1 is the first)."""
+        return self.schedule is not None and self.schedule.due(step)
+
+    def refresh(self) -> None:
+        """Hash the weights as they are now, and make new tables of them."""
+        self.codes = self.hashing.codes(self.weight)
+        self._tables = None
+
+    def updated(self) -> None:
+        """Hear that the weights were updated: called by the optimizer."""
+        super().updated()
+        if self.refresh_due(int(self.updates)):
+            self.refresh()
+
+    def extra_repr(self) -> str:
+        """What ``repr`` says."""
+        room = "" if self.capacity is None else f", capacity={self.capacity}, {self.policy}"
+        return (
+            f"{super().extra_repr()}, family={self.hashing.name!r}, tables="
+            f"{self.hashing.tables}, hashes={self.hashing.hashes}{room}"
+        )
+
+
+def _forget_tables(layer: SlideLinear, _: Any) -> None:
+    layer._tables = None
