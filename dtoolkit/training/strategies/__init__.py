@@ -11,6 +11,7 @@ from dtoolkit.training.strategies.parameter_server import (
     BoundedStaleness,
     ParameterServer,
 )
+from dtoolkit.training.strategies.zero import Zero
 
 __all__ = [
     "STRATEGIES",
@@ -24,6 +25,7 @@ __all__ = [
     "Ordered",
     "Oscars",
     "ParameterServer",
+    "Zero",
 ]
 
 STRATEGIES = {
@@ -39,5 +41,6 @@ STRATEGIES = {
         LocalSGD,
         Oscars,
         DropCompute,
+        Zero,
     )
 }
