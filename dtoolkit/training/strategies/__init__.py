@@ -1,5 +1,6 @@
 """Strategies by name."""
 
+from dtoolkit.training.strategies.asyncmesh import AsyncMesh
 from dtoolkit.training.strategies.data_parallel import DataParallel
 from dtoolkit.training.strategies.drop_compute import DropCompute
 from dtoolkit.training.strategies.gossip import Gossip, GossipPairs
@@ -15,6 +16,7 @@ from dtoolkit.training.strategies.zero import Zero
 
 __all__ = [
     "STRATEGIES",
+    "AsyncMesh",
     "AsyncParameterServer",
     "BoundedStaleness",
     "DataParallel",
@@ -41,6 +43,7 @@ STRATEGIES = {
         LocalSGD,
         Oscars,
         DropCompute,
+        AsyncMesh,
         Zero,
     )
 }
