@@ -67,6 +67,7 @@ class DWTA(HashFamily):
         if isinstance(rows, torch.Tensor) and rows.device.type != "cpu":
             return self.codes_in_torch(rows)
         from dtoolkit.sparsity.hashing import kernels
+        from dtoolkit.sparsity.hashing.bits import LANES
 
         count = rows.shape[0]
         codes = torch.empty(self.tables, count, dtype=torch.int32)
@@ -75,7 +76,7 @@ class DWTA(HashFamily):
         if isinstance(rows, torch.Tensor):
             height = _HEIGHT
             if chunks < 16:  # a batch of inputs: enough chunks for all threads
-                height = max(kernels.LANES, -(-count // 16))
+                height = max(LANES, -(-count // 16))
             spread(kernels.dense_codes, -(-count // height), height, rows.numpy(), *shared)
         else:
             parts = (rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data)

@@ -1,15 +1,15 @@
-"""Compiled loops of DWTA: imported when they are first needed, since Numba takes a while."""
+"""Compiled loops of DWTA: imported when first needed, since Numba takes a while."""
 
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
 import numpy as np
 
+from dtoolkit.sparsity.hashing.bits import LANES, winners
 from dtoolkit.sparsity.hashing.spreading import compiled
 
-__all__ = ["LANES", "dense_codes", "sparse_codes"]
+__all__ = ["dense_codes", "sparse_codes"]
 
-LANES = 16  # vectors side by side: what one instruction compares
 EMPTY = np.int8(-1)
 
 
@@ -19,32 +19,33 @@ def dense_codes(chunk, height, rows, places, donors, hashes, codes):
     last = min(rows.shape[0], (chunk + 1) * height)
     features, bins = rows.shape[1], places.shape[0]
     block = np.empty((features, LANES), np.float32)
-    best, at = np.empty(LANES, np.float32), np.empty(LANES, np.int32)
     found = np.empty((bins, LANES), np.int8)
+    code, signs = np.empty(LANES, np.int32), np.empty(LANES, np.int32)
     values = np.empty(bins, np.int8)
     for first in range(chunk * height, last, LANES):
+        lanes = min(LANES, last - first)
         for lane in range(LANES):
-            row = min(first + lane, last - 1)
+            row = first + min(lane, lanes - 1)
             for k in range(features):
                 value = rows[row, k]
                 block[k, lane] = value if value != 0 else -np.inf
         for b in range(bins):
-            for lane in range(LANES):
-                best[lane] = block[places[b, 0], lane]
-                at[lane] = 0
-            for j in range(1, places.shape[1]):
-                place = places[b, j]
+            winners(block, places, found, b)
+        signs[:] = 0
+        for table in range(codes.shape[0]):
+            code[:] = 0
+            for b in range(table * hashes, (table + 1) * hashes):
                 for lane in range(LANES):
-                    value = block[place, lane]
-                    wins = value > best[lane]
-                    best[lane] = value if wins else best[lane]
-                    at[lane] = j if wins else at[lane]
-            for lane in range(LANES):
-                found[b, lane] = at[lane] if best[lane] != -np.inf else EMPTY
-        for lane in range(min(LANES, last - first)):
-            for b in range(bins):
-                values[b] = found[b, lane]
-            join(values, donors, hashes, codes, first + lane)
+                    value = np.int32(found[b, lane])
+                    code[lane] = (code[lane] << 3) | value
+                    signs[lane] |= value
+            for lane in range(lanes):
+                codes[table, first + lane] = code[lane]
+        for lane in range(lanes):
+            if signs[lane] < 0:  # a bin is empty
+                for b in range(bins):
+                    values[b] = found[b, lane]
+                join(values, donors, hashes, codes, first + lane)
 
 
 @compiled

@@ -2,6 +2,7 @@
 
 from dtoolkit.training.slide.active import ActiveSets
 from dtoolkit.training.slide.adam import RowSparseAdam
+from dtoolkit.training.slide.baselines import FullLinear, RandomLinear, SampledLinear
 from dtoolkit.training.slide.gradient import RowGradient
 from dtoolkit.training.slide.labels import Labels, as_labels
 from dtoolkit.training.slide.layer import SlideLinear
@@ -12,13 +13,16 @@ from dtoolkit.training.slide.statistics import Retrieval
 __all__ = [
     "ActiveSets",
     "Alone",
+    "FullLinear",
     "Labels",
     "OutputLinear",
     "Peers",
     "Predicted",
+    "RandomLinear",
     "Retrieval",
     "RowGradient",
     "RowSparseAdam",
+    "SampledLinear",
     "SlideLinear",
     "as_labels",
     "precision",

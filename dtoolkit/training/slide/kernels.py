@@ -10,8 +10,9 @@ import numpy as np
 
 from dtoolkit.sparsity.hashing.bits import next_bit
 from dtoolkit.sparsity.hashing.spreading import compiled
+from dtoolkit.sparsity.hashing.table_kernels import mixed
 
-__all__ = ["cut", "deltas", "logits", "maxima", "pack", "pull", "sums", "turn", "unite"]
+__all__ = ["cut", "deltas", "draw", "logits", "maxima", "pack", "pull", "sums", "turn", "unite"]
 
 ONE = np.uint64(1)
 
@@ -33,16 +34,7 @@ def unite(chunk, height, begin, end, ids, label_indptr, label_ids, rows, starts,
         for place in range(label_indptr[sample], label_indptr[sample + 1]):
             hits += not mark(words, tops, label_ids[place])
         found[sample] = hits
-        target = starts[sample]
-        for top in range(tops.size):
-            while tops[top]:
-                word = (top << 6) + next_bit(tops[top])
-                while words[word]:
-                    out[target] = (word << 6) + next_bit(words[word])
-                    target += 1
-                    words[word] &= words[word] - ONE
-                tops[top] &= tops[top] - ONE
-        sizes[sample] = target - starts[sample]
+        sizes[sample] = collect(words, tops, out, starts[sample])
 
 
 @compiled
@@ -54,6 +46,34 @@ def mark(words, tops, row):
     words[word] |= bit
     tops[word >> 6] |= ONE << np.uint64(word & 63)
     return True
+
+
+@compiled
+def collect(words, tops, out, target):
+    """Write what was marked in ascending order from `target` on, unmark it, and count it."""
+    first = target
+    for top in range(tops.size):
+        while tops[top]:
+            word = (top << 6) + next_bit(tops[top])
+            while words[word]:
+                out[target] = (word << 6) + next_bit(words[word])
+                target += 1
+                words[word] &= words[word] - ONE
+            tops[top] &= tops[top] - ONE
+    return target - first
+
+
+@compiled
+def draw(chunk, height, key, classes, drawn):
+    """Draw distinct classes for each sample of a chunk, as many as `drawn` has columns."""
+    words = np.zeros((classes >> 6) + 1, np.uint64)
+    tops = np.zeros((words.size >> 6) + 1, np.uint64)
+    for sample in range(chunk * height, min(drawn.shape[0], (chunk + 1) * height)):
+        left, turn = drawn.shape[1], 0
+        while left:
+            left -= mark(words, tops, np.int64(mixed(key, sample, turn) % np.uint64(classes)))
+            turn += 1
+        collect(words, tops, drawn[sample], 0)
 
 
 @compiled

@@ -10,7 +10,7 @@ import scipy.sparse
 import torch
 from numpy.typing import NDArray
 
-__all__ = ["Labels", "as_labels"]
+__all__ = ["Labels", "as_labels", "of_batch"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +91,22 @@ def as_labels(value: Any, *, classes: int) -> Labels:
         raise ValueError(
             f"labels are from {found.ids.min()} to {found.ids.max()}: wanted 0 to {classes - 1}"
         )
+    return found
+
+
+def of_batch(value: Any, *, samples: int, classes: int) -> Labels:
+    """Labels of a batch of so many samples; of none where `value` is None.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As for :func:`as_labels`; or there are not as many.
+    """
+    if value is None:
+        return Labels(np.zeros(samples + 1, np.int64), np.empty(0, np.int64))
+    found = as_labels(value, classes=classes)
+    if len(found) != samples:
+        raise ValueError(f"labels are for {len(found)} samples, hidden has {samples} rows")
     return found
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 
 from dtoolkit.sparsity.hashing import HashFamily, HashTables, as_refresh, make_family
 from dtoolkit.sparsity.hashing.tables import check_capacity
 from dtoolkit.training.slide.active import ActiveSets
-from dtoolkit.training.slide.labels import Labels, as_labels
+from dtoolkit.training.slide.labels import of_batch
 from dtoolkit.training.slide.output import OutputLinear
 
 __all__ = ["SlideLinear"]
@@ -132,12 +131,7 @@ class SlideLinear(OutputLinear):
             `hidden` is of another shape, or there are not as many labels.
         """
         codes = self.hashing.codes(hidden)
-        none = Labels(np.zeros(codes.shape[1] + 1, np.int64), np.empty(0, np.int64))
-        true = none if labels is None else as_labels(labels, classes=self.out_features)
-        if len(true) != codes.shape[1]:
-            raise ValueError(
-                f"labels are for {len(true)} samples, hidden has {codes.shape[1]}: wanted the same"
-            )
+        true = of_batch(labels, samples=codes.shape[1], classes=self.out_features)
         sets: ActiveSets = self.kernels.unite(
             self.tables, codes, true, start=self.start, stop=self.stop
         )
@@ -159,6 +153,15 @@ class SlideLinear(OutputLinear):
         super().updated()
         if self.refresh_due(int(self.updates)):
             self.refresh()
+
+    def card(self) -> str:
+        """The layer and what it retrieved, as HTML for a notebook; also ``_repr_html_``."""
+        from dtoolkit.figures.slide_card import slide_card
+
+        return slide_card(self)
+
+    def _repr_html_(self) -> str:
+        return self.card()
 
     def extra_repr(self) -> str:
         """What ``repr`` says."""

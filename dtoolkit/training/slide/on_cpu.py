@@ -14,7 +14,7 @@ from dtoolkit.sparsity.hashing.spreading import spread
 from dtoolkit.training.slide.active import ActiveSets
 from dtoolkit.training.slide.labels import Labels
 
-__all__ = ["deltas", "logits", "maxima", "pull", "sums", "unite"]
+__all__ = ["deltas", "gather", "logits", "maxima", "pull", "sums", "unite"]
 
 _CHUNKS = 16  # of a batch: units of work, whatever the number of threads
 
@@ -35,22 +35,45 @@ def unite(
     start, stop : int
         Neurons held.
     """
+    begin, end = tables.ranges(codes)
+    return gather(begin, end, tables.ids, labels, start=start, stop=stop)
+
+
+def gather(
+    begin: NDArray[np.int32],
+    end: NDArray[np.int32],
+    ids: NDArray[np.int32],
+    labels: Labels,
+    *,
+    start: int,
+    stop: int,
+) -> ActiveSets:
+    """The union of some slices of `ids` for each sample, and its labels.
+
+    Parameters
+    ----------
+    begin, end : int32 arrays, shape (samples, tables)
+        Slices: ``ids[t, begin[s, t]:end[s, t]]``.
+    ids : int32 array, shape (tables, n)
+        Local numbers of neurons.
+    labels, start, stop
+        As of :func:`unite`.
+    """
     from dtoolkit.training.slide import kernels
 
-    rows, samples = stop - start, codes.shape[1]
-    begin, end = tables.ranges(codes)
+    rows, samples = stop - start, len(begin)
     label_indptr, label_ids = labels.within(start, stop)
     most = (end - begin).sum(1, dtype=np.int64) + np.diff(label_indptr)
     starts = np.concatenate(([0], np.cumsum(np.minimum(most, rows))))
     out = np.empty(starts[-1], np.int32)
     sizes, found = np.empty(samples, np.int64), np.empty(samples, np.int64)
     height, chunks = _chunks(samples)
-    shared = (begin, end, tables.ids, label_indptr, label_ids, rows, starts, out, sizes, found)
+    shared = (begin, end, ids, label_indptr, label_ids, rows, starts, out, sizes, found)
     spread(kernels.unite, chunks, height, *shared)
     indptr = np.concatenate(([0], np.cumsum(sizes)))
-    ids = np.empty(indptr[-1], np.int32)
-    spread(kernels.pack, chunks, height, starts, indptr, out, ids)
-    return ActiveSets(indptr, ids, rows, label_indptr, label_ids, labels.counts, found)
+    packed = np.empty(indptr[-1], np.int32)
+    spread(kernels.pack, chunks, height, starts, indptr, out, packed)
+    return ActiveSets(indptr, packed, rows, label_indptr, label_ids, labels.counts, found)
 
 
 def logits(
