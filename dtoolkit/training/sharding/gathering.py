@@ -89,7 +89,7 @@ class Gathering:
             with torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack):
                 yield
             self._turn()
-            self._pass_by(len(self._units))
+            self._pass_by(len(self._units), keep=False)
         finally:
             self._phase = ""
         self.free()
@@ -157,19 +157,22 @@ class Gathering:
                 "asks for it again: modules must run as often as in the first forward, which is "
                 "made in eval mode; wanted Zero(stage=2), or a model that always runs alike"
             )
-        self._pass_by(turn + 1)
+        self._pass_by(turn + 1, keep=True)
 
-    def _pass_by(self, end: int) -> None:
+    def _pass_by(self, end: int, *, keep: bool) -> None:
+        """Gather units up to a turn, to keep them, or because others do."""
         while self._next < end:
             order, turn = self._asking.order, self._next
             number = order[turn] if self._phase == "forward" else order[-1 - turn]
             self._next += 1
             self._gather(self._units[number])
+            if not keep:
+                self._units[number].free()
 
     def _turn(self) -> None:
         """Backward begins: forward's gathers that are left are made, and all is given back."""
         if self._phase == "forward":
-            self._pass_by(len(self._units))
+            self._pass_by(len(self._units), keep=False)
             self.free()
             self._phase, self._next = "backward", 0
 
