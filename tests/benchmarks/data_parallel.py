@@ -201,7 +201,7 @@ def of_a_step() -> list[Check]:
     )
     rows, checks = [], []
     with dt.Cluster(workers=4, device="cpu") as cluster:
-        for name in STRATEGIES:
+        for name in [name for name in STRATEGIES if name != "dslide"]:  # it has a model of its own
             run = dt.train(cluster, empty, name, steps=EMPTY_STEPS, timeout=120)
             seconds = run.history["seconds"].iloc[10:]
             median = 1e3 * float(seconds.median())

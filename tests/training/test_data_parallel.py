@@ -243,7 +243,7 @@ def test_hooks_work(cluster_of: Any, workers: int) -> None:
     check(cluster_of(workers).run(learn, task, Settings(4), {}), want, 1e-9)
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", [name for name in STRATEGIES if name != "dslide"])
 def test_shares_of_one_sample_with_batch_norm(cluster4: Any, strategy: str) -> None:
     generator = torch.Generator().manual_seed(1)
     X = torch.randn(37, 5, generator=generator)  # the last batch has 5 samples for 4 workers

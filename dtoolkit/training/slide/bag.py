@@ -49,7 +49,7 @@ class BagLinear(nn.Module):
     def forward(self, inputs: Bags) -> torch.Tensor:
         """Outputs of each sample, shape (samples, out_features)."""
         if self.factors:
-            outputs: torch.Tensor = _Pooled.apply(self.weight, self.bias, self, inputs)  # type: ignore[no-untyped-call]
+            outputs: torch.Tensor = _Pooled.apply(self.weight, self.bias, self, inputs)
             return outputs
         return self.bias + _bagged(inputs, self.weight)
 

@@ -98,7 +98,9 @@ class SlideModel(nn.Module):
         nn.Module.__init__(made)
         made.features, made.classes, made._full = self.features, self.classes, False
         made.hidden = BagLinear(self.features, len(columns))
-        made.output = self._made_by(self.hidden.out_features, self.classes, seed=self._seed, rows=held)
+        made.output = self._made_by(
+            self.hidden.out_features, self.classes, seed=self._seed, rows=held
+        )
         own = {
             f"hidden.{name}": value[..., some] for name, value in self.hidden.state_dict().items()
         }

@@ -3,6 +3,7 @@
 from dtoolkit.training.strategies.asyncmesh import AsyncMesh
 from dtoolkit.training.strategies.data_parallel import DataParallel
 from dtoolkit.training.strategies.drop_compute import DropCompute
+from dtoolkit.training.strategies.dslide import DSlide
 from dtoolkit.training.strategies.gossip import Gossip, GossipPairs
 from dtoolkit.training.strategies.local_sgd import LocalSGD
 from dtoolkit.training.strategies.ordered import Ordered
@@ -19,6 +20,7 @@ __all__ = [
     "AsyncMesh",
     "AsyncParameterServer",
     "BoundedStaleness",
+    "DSlide",
     "DataParallel",
     "DropCompute",
     "Gossip",
@@ -43,6 +45,7 @@ STRATEGIES = {
         LocalSGD,
         Oscars,
         DropCompute,
+        DSlide,
         AsyncMesh,
         Zero,
     )
