@@ -13,6 +13,7 @@ from dtoolkit.spmm import distribute, plan
 
 if TYPE_CHECKING:
     from dtoolkit import faults, figures, sparsity, training
+    from dtoolkit.training.study import study, submit_study
     from dtoolkit.training.train import submit_training, train
 
 __all__ = [
@@ -31,6 +32,8 @@ __all__ = [
     "plan",
     "read_matrix",
     "sparsity",
+    "study",
+    "submit_study",
     "submit_training",
     "train",
     "training",
@@ -38,7 +41,12 @@ __all__ = [
 
 
 _MODULES = ("faults", "figures", "sparsity", "training", "widgets")
-_FUNCTIONS = ("submit_training", "train")
+_FUNCTIONS = {
+    "study": "training.study",
+    "submit_study": "training.study",
+    "submit_training": "training",
+    "train": "training",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -46,7 +54,7 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"dtoolkit.{name}")
     if name in _FUNCTIONS:
-        return getattr(importlib.import_module("dtoolkit.training"), name)
+        return getattr(importlib.import_module(f"dtoolkit.{_FUNCTIONS[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -23,6 +23,8 @@ from dtoolkit.figures.recovery_cards import (
 from dtoolkit.figures.scaling import scaling
 from dtoolkit.figures.sparsity import layer_channels, layer_densities, mask_patterns, mean_curves
 from dtoolkit.figures.strategy_table import Contender, contenders_frame, strategy_table
+from dtoolkit.figures.study import strong_scaling, weak_scaling
+from dtoolkit.figures.study_cards import study_card, study_plan_card
 from dtoolkit.figures.timeline import timeline
 from dtoolkit.figures.traffic import compare, traffic
 from dtoolkit.figures.training import by_worker, bytes_per_step, learning, run_table, training_card
@@ -62,9 +64,13 @@ __all__ = [
     "schedule",
     "simulation_card",
     "strategy_table",
+    "strong_scaling",
+    "study_card",
+    "study_plan_card",
     "timeline",
     "trace_card",
     "traffic",
     "traffic_card",
     "training_card",
+    "weak_scaling",
 ]

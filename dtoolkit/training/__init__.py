@@ -7,6 +7,7 @@ from dtoolkit.training import (
     slide,
     stacked,
     strategies,
+    study,
     tasks,
 )
 from dtoolkit.training.checkpoint import Checkpoint
@@ -44,6 +45,7 @@ __all__ = [
     "slide",
     "stacked",
     "strategies",
+    "study",
     "submit_training",
     "tasks",
     "train",
