@@ -43,6 +43,10 @@ class Transformer(nn.Module):
             x = block(x)
         return self.predict(self.norm(x))
 
+    def sequence(self) -> list[nn.Module]:
+        """Modules that are this model, one after the other: what a pipeline cuts into stages."""
+        return [_Start(self.read, self.positions), *self.blocks, self.norm, self.predict]
+
 
 class GruLanguageModel(nn.Module):
     """A recurrent network of gated units (GRU).
@@ -67,6 +71,34 @@ class GruLanguageModel(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """Map uint8 bytes of shape (n, length) to scores of shape (n, length, 256)."""
         return self.predict(self.drop(self.recur(self.read(inputs.long()))[0]))
+
+    def sequence(self) -> list[nn.Module]:
+        """Modules that are this model, one after the other: what a pipeline cuts into stages."""
+        return [_Start(self.read), _Outputs(self.recur), self.drop, self.predict]
+
+
+class _Start(nn.Module):
+    """Bytes to features, with where they stand if there are positions."""
+
+    def __init__(self, read: nn.Embedding, positions: nn.Parameter | None = None) -> None:
+        super().__init__()
+        self.read, self.positions = read, positions
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        x: Tensor = self.read(inputs.long())
+        return x if self.positions is None else x + self.positions[: inputs.shape[1]]
+
+
+class _Outputs(nn.Module):
+    """What a recurrent network gives for each byte, without its last state."""
+
+    def __init__(self, recur: nn.GRU) -> None:
+        super().__init__()
+        self.recur = recur
+
+    def forward(self, x: Tensor) -> Tensor:
+        outputs: Tensor = self.recur(x)[0]
+        return outputs
 
 
 class _Block(nn.Module):
