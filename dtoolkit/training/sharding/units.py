@@ -100,6 +100,21 @@ class Unit:
             at += value.numel()
         return found
 
+    def memory(self, place: Place, rank: int) -> torch.Tensor:
+        """Where a place of a rank's piece lies: in what is kept of the unit, or in the whole."""
+        size = place.stop - place.start
+        if self.kept is None:
+            return self.flat.detach()[place.at : place.at + size]
+        return self.kept[place.at - self.span(rank).start :][:size]
+
+    def gradient_of(self, place: Place, rank: int) -> torch.Tensor:
+        """The gradient of a place: of the whole, or of the rank's piece, whichever is held."""
+        assert self.gradient is not None
+        begin = place.at
+        if self.gradient.numel() != self.flat.numel():
+            begin -= self.span(rank).start
+        return self.gradient[begin : begin + place.stop - place.start]
+
     def give_back(self, rank: int) -> None:
         """Keep this rank's piece alone."""
         if self.kept is None:

@@ -16,7 +16,7 @@ from dtoolkit.training.sharding.formulas import check_stage
 from dtoolkit.training.sharding.gathering import Gathering
 from dtoolkit.training.sharding.recording import recorded
 from dtoolkit.training.sharding.reducing import Reduced, bundled, reduce_whole, share_pieces
-from dtoolkit.training.sharding.stepping import Pieces
+from dtoolkit.training.sharding.stepping import Pieces, told_to_all
 from dtoolkit.training.sharding.units import units_of
 from dtoolkit.training.shared_buffers import SharedBuffers
 from dtoolkit.training.strategy import Promise, StepReport, Strategy
@@ -148,7 +148,12 @@ class Zero(Strategy):
             loss, samples = loss + one, samples + count
         compute = time.perf_counter() - start - gathering
         used, idle = self._sum(replica, step)
-        pieces.load_gradients(used)
+        pieces.load_gradients(
+            [
+                unit.gradient_of(place, of) if used[place.number] else None
+                for unit, place, of in self._places
+            ]
+        )
         self._penalise(replica, pieces, step)
         replica.optimizer.step()
         self._measure(pieces)
@@ -173,11 +178,7 @@ class Zero(Strategy):
 
     def reconcile(self, replica: Replica) -> dict[str, torch.Tensor]:
         """See :meth:`Strategy.reconcile`; every rank's measures are told to all."""
-        if self._held:
-            mine = torch.tensor(list(self._held.values()))
-            with replica.comm.phase("state"):
-                said = replica.comm.all_gather(mine)
-            self._said = dict(zip(self._held, said.T.tolist(), strict=True))
+        self._said = told_to_all(replica, self._held)
         return super().reconcile(replica)
 
     def finish(self, replica: Replica) -> None:
@@ -217,8 +218,18 @@ class Zero(Strategy):
                 for unit in self._units:
                     unit.give_back(rank)
             if self._pieces is None:
+                # Kernels may round the last elements of a tensor in another way than those before:
+                # so that all stages give the same bits, they step the same pieces, whoever holds
+                # them.
                 ranks = [rank] if self.stage else range(replica.size)
-                self._pieces = Pieces(replica, self._units, ranks)
+                self._places = [
+                    (unit, place, of)
+                    for of in ranks
+                    for unit in self._units
+                    for place in unit.places(of)
+                ]
+                held = [(place, unit.memory(place, of)) for unit, place, of in self._places]
+                self._pieces = Pieces(replica, held)
             self._pieces.hide_whole()
             self._sharded = True
         return self._pieces
