@@ -130,13 +130,12 @@ class Asynchronous(Pipeline):
         self._coming = None if unread is None else Coming(None, None, unread)
 
     def _forward(self, step: int) -> None:
-        if not self._has(step):
-            return
-        coming, self._coming = self._coming, None
-        if coming is None and not self._stage.first:
-            coming = self._wire.expect_activation()
-        self._through((step, 0), self._share(step)[0], coming, self._weight(step))
-        # The next is on its way already, or sent within the next step of the stage before.
+        if self._has(step):
+            coming, self._coming = self._coming, None
+            if coming is None and not self._stage.first:  # the very first
+                coming = self._wire.expect_activation()
+            self._through((step, 0), self._share(step)[0], coming, self._weight(step))
+        # The next is on its way, or is sent within the same step of the stage before.
         if not self._stage.first and self._has(step + 1):
             self._coming = self._wire.expect_activation()
 

@@ -8,6 +8,7 @@ Delays follow from the number of stages, or are given: also such as no pipeline 
 from __future__ import annotations
 
 import copy
+import warnings
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -179,7 +180,9 @@ class _Lane:
                 self._follow()
             self._stepped.step()
         if self._schedule is not None:
-            self._schedule.step()
+            with warnings.catch_warnings():  # that another optimizer is stepped than it knows
+                warnings.simplefilter("ignore", UserWarning)
+                self._schedule.step()
 
     def begin(self, step: int) -> None:
         """Start the averages of a step."""
