@@ -67,13 +67,10 @@ def as_refresh(value: Any) -> RefreshSchedule | None:
     """
     if value is None or isinstance(value, RefreshSchedule):
         return value
-    try:
-        if isinstance(value, tuple | list):
-            first, growth = value
-            return RefreshSchedule(float(first), float(growth))
-        return RefreshSchedule(float(value), 0.0)
-    except TypeError:
+    parts = value if isinstance(value, tuple | list) else (value, 0)
+    if len(parts) != 2 or not all(isinstance(one, int | float) for one in parts):
         raise TypeError(
             f"refresh={value!r}: wanted (first, growth), a number of steps, a RefreshSchedule or "
             "None"
-        ) from None
+        )
+    return RefreshSchedule(float(parts[0]), float(parts[1]))

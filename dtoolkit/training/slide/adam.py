@@ -85,7 +85,7 @@ class RowSparseAdam(torch.optim.Optimizer):
 
         first, second, constants = self._state(value, group)
         by_row, ones = factors.active.by_row, value.dim() == 1
-        shape = (len(value), -1)
+        shape = (len(value), 1 if ones else value.shape[1])
         inputs = factors.hidden.new_ones(len(factors.hidden), 1) if ones else factors.hidden
         spread(
             adam_kernels.by_factors,
