@@ -79,30 +79,40 @@ class EmulatedTransport:
         packed: bool = False,
     ) -> Pending:
         """See :meth:`Transport.exchange`."""
-        stamps: list[torch.Tensor | None] = [None] * self.size
+        # As single messages travel, for the peer may take what comes as one of those.
+        ahead: list[torch.Tensor | None] = [None] * self.size
         through = 0.0
         # In the order in which the messages are sent: each rank begins with another target.
         order = [(self.rank - step) % self.size for step in range(1, self.size)]
-        full = [(peer, _bytes(sends[peer])) for peer in order if _bytes(sends[peer])]
-        for (peer, _), (left, arrival) in zip(full, self._set_out(full), strict=True):
-            stamps[peer] = _stamp(arrival)
+        full = [(peer, data) for peer in order if (data := sends[peer]) is not None and len(data)]
+        times = self._set_out([(peer, data.numel()) for peer, data in full])
+        for (peer, data), (left, arrival) in zip(full, times, strict=True):
+            stamp = _stamp(arrival)
+            ahead[peer] = torch.cat([stamp, data.cpu()]) if _is_short(data) else stamp
             through = max(through, left)
-        coming = [torch.zeros(_STAMP if _bytes(t) else 0, dtype=torch.uint8) for t in receives]
+        coming = [_room(data) for data in receives]
         # One tag: what is sent first comes first.
-        ahead = self.inner.exchange(stamps, coming, tag)
-        messages = self.inner.exchange(sends, receives, tag)
+        first = self.inner.exchange(ahead, coming, tag)
+        rest = self.inner.exchange(_long(sends), _long(receives), tag)
+
+        def finish() -> None:
+            rest.wait()
+            for peer in order:
+                data = receives[peer]
+                if data is not None and _is_short(data):
+                    data.copy_(coming[peer][_STAMP:])
+
         return self._delayed(
-            [ahead, messages],
+            [first, rest],
             lambda: max([through, *(_moment(t) for t in coming if t.numel())]),
-            messages.wait,
+            finish,
         )
 
     def send(self, data: torch.Tensor, target: int, tag: int) -> Pending:
         """See :meth:`Transport.send`."""
         ((through, arrival),) = self._set_out([(target, data.numel())])
         stamp = _stamp(arrival)
-        short = data.numel() <= _SHORT
-        parts = [torch.cat([stamp, data.cpu()])] if short else [stamp, data]
+        parts = [torch.cat([stamp, data.cpu()])] if _is_short(data) else [stamp, data]
         messages = [self.inner.send(part, target, tag) for part in parts]
         return self._delayed(messages, lambda: through)
 
@@ -110,7 +120,7 @@ class EmulatedTransport:
         self, data: torch.Tensor, source: int | None, tag: int
     ) -> tuple[Pending, Callable[[], int]]:
         """See :meth:`Transport.receive`; from any rank, a short message only."""
-        if data.numel() <= _SHORT:
+        if _is_short(data):
             whole = torch.zeros(_STAMP + data.numel(), dtype=torch.uint8)
             message, who = self.inner.receive(whole, source, tag)
             pending = self._delayed(
@@ -178,5 +188,18 @@ def _moment(message: torch.Tensor) -> float:
     return float(message[:_STAMP].view(torch.float64))
 
 
-def _bytes(data: torch.Tensor | None) -> int:
-    return 0 if data is None else data.numel()
+def _is_short(data: torch.Tensor) -> bool:
+    """Whether a message travels in one piece with its stamp."""
+    return data.numel() <= _SHORT
+
+
+def _long(messages: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
+    """Those whose stamps are sent ahead."""
+    return [None if data is None or _is_short(data) else data for data in messages]
+
+
+def _room(data: torch.Tensor | None) -> torch.Tensor:
+    """Room for what comes of a message before the rest: its stamp, and all of a short one."""
+    if data is None or not len(data):
+        return torch.zeros(0, dtype=torch.uint8)
+    return torch.zeros(_STAMP + (len(data) if _is_short(data) else 0), dtype=torch.uint8)

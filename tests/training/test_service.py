@@ -118,6 +118,25 @@ def test_own_messages_cost_no_bytes(cluster: dt.Cluster) -> None:
     assert cluster.run(work, timeout=60)[0] == 0
 
 
+def test_over_an_emulated_network(cluster4: dt.Cluster) -> None:
+    network = dt.comm.Network.flat(4, bandwidth="100MB/s", latency="1ms")
+    sizes = (1, 17, 500, 600, 5_000)  # short ones and long ones travel in different ways
+
+    def work(ctx: Any) -> list[float]:
+        def answer(source: int, message: Message) -> list[tuple[int, Message]]:
+            return [(source, Message(2, (), (message.tensors[0] + source,)))]
+
+        service = Service(ctx.comm, answer)
+        asked = [Message(1, (), (torch.full((size,), 100.0),)) for size in sizes]
+        replies = [service.ask(one).tensors[0] for one in asked]
+        service.close()
+        assert [len(reply) for reply in replies] == list(sizes)
+        return sorted({float(value) for reply in replies for value in reply})
+
+    with dt.Cluster(client=cluster4.client, workers=4, emulate=network) as slow:
+        assert slow.run(work, timeout=60) == [[100.0 + rank] for rank in range(4)]
+
+
 @pytest.mark.parametrize("asks", [0, 1])
 def test_what_an_answer_raises_is_raised_by_who_asks(cluster: dt.Cluster, asks: int) -> None:
     """Also where the hosting rank does not ask, and closes later."""
