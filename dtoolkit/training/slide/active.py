@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,22 +21,39 @@ _EVERY = 61  # entries from one that is looked at to the next, to find where par
 class ByRow:
     """Active sets turned round: for each neuron the samples that compute it.
 
+    Rows are worked on in parts of about as many entries each, a function of the sets alone. A part
+    has its first entry in ``parts[p, 0]``; its rows stand from the same place on in `rows`, as far
+    as ``parts[p, 1]``.
+
     Attributes
     ----------
-    bounds : int64 array (parts + 1,)
-        First rows of the parts that are worked on at a time; a function of the sets alone.
-    indptr : int64 array (rows + 1,)
-        Where each row's samples begin.
+    parts : int64 array (parts, 2)
+    rows : int32 array (entries,)
+        Active rows of each part, ascending; the rest of a part's places is not used.
+    ends : int64 array (entries,)
+        Where each row's samples end; they begin where those of the row before end.
     samples : int32 array (entries,)
         Ascending within a row.
     places : int64 array (entries,)
         Where the entry stands in the order of the samples.
     """
 
-    bounds: NDArray[np.int64]
-    indptr: NDArray[np.int64]
+    parts: NDArray[np.int64]
+    rows: NDArray[np.int32]
+    ends: NDArray[np.int64]
     samples: NDArray[np.int32]
     places: NDArray[np.int64]
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """All of them, as kernels take them."""
+        return self.parts, self.rows, self.ends, self.samples, self.places
+
+    @property
+    def active(self) -> NDArray[np.int64]:
+        """Active rows, ascending."""
+        pieces = [self.rows[first:last] for first, last in self.parts.tolist()]
+        return np.concatenate([*pieces, np.empty(0, np.int64)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,16 +111,15 @@ class ActiveSets:
         from dtoolkit.training.slide import kernels
 
         bounds = self._bounds()
-        parts = len(bounds) - 1
-        cuts = np.empty((parts + 1, len(self)), np.int64)
-        spread(kernels.cut, parts + 1, bounds, self.indptr, self.ids, cuts)
-        starts = np.concatenate(([0], np.cumsum((cuts[1:] - cuts[:-1]).sum(1))))
-        indptr = np.empty(self.rows + 1, np.int64)
-        indptr[-1] = self.entries
-        samples = np.empty(self.entries, np.int32)
-        places = np.empty(self.entries, np.int64)
-        spread(kernels.turn, parts, bounds, cuts, starts, self.ids, indptr, samples, places)
-        return ByRow(bounds, indptr, samples, places)
+        cuts = np.empty((len(bounds), len(self)), np.int64)
+        spread(kernels.cut, len(bounds), bounds, self.indptr, self.ids, cuts)
+        parts = np.zeros((len(bounds) - 1, 2), np.int64)
+        parts[1:, 0] = np.cumsum((cuts[1:] - cuts[:-1]).sum(1))[:-1]
+        rows, samples = (np.empty(self.entries, np.int32) for _ in range(2))
+        ends, places = (np.empty(self.entries, np.int64) for _ in range(2))
+        shared = (bounds, cuts, self.ids, parts, rows, ends, samples, places)
+        spread(kernels.turn, len(parts), *shared)
+        return ByRow(parts, rows, ends, samples, places)
 
     def _bounds(self) -> NDArray[np.int64]:
         """Cut the rows into parts of about as many entries each."""

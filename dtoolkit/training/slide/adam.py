@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
 import torch
 
 from dtoolkit.training.slide.gradient import RowGradient
@@ -83,17 +84,18 @@ class RowSparseAdam(torch.optim.Optimizer):
         from dtoolkit.sparsity.hashing.spreading import spread
         from dtoolkit.training.slide import adam_kernels
 
-        first, second, constants = self._state(value, group)
+        first, second, (rate, one, two, root, eps) = self._state(value, group)
         by_row, ones = factors.active.by_row, value.dim() == 1
         shape = (len(value), 1 if ones else value.shape[1])
         inputs = factors.hidden.new_ones(len(factors.hidden), 1) if ones else factors.hidden
+        constants = np.array([rate, one, 1 - one, two, 1 - two, root, eps], np.float32)
         spread(
             adam_kernels.by_factors,
-            len(by_row.bounds) - 1,
-            *(by_row.bounds, by_row.indptr, by_row.samples, by_row.places),
+            len(by_row.parts),
+            *by_row.arrays,
             *(factors.deltas.numpy(), inputs.contiguous().numpy()),
             *(x.detach().view(shape).numpy() for x in (value, first, second)),
-            *constants,
+            tuple(constants),
         )
 
     def _by_grad(self, value: torch.Tensor, grad: torch.Tensor, group: dict[str, Any]) -> None:

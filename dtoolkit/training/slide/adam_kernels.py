@@ -5,33 +5,34 @@ from __future__ import annotations
 
 import numpy as np
 
+from dtoolkit.sparsity.hashing.bits import fetch_row
 from dtoolkit.sparsity.hashing.spreading import compiled
+from dtoolkit.training.slide.kernels import AHEAD
 
 __all__ = ["by_factors"]
 
 
 @compiled
-def by_factors(
-    part, bounds, indptr, samples, places, delta, hidden, weight, first, second, *constants
-):
+def by_factors(part, parts, rows, ends, samples, places, delta, hidden, weight, m, v, constants):
     """Update the rows of a part whose gradient is the sum of ``delta * hidden`` of its samples."""
-    rate, beta, gamma, root, eps = constants
-    one, two = np.float32(beta), np.float32(gamma)
-    rate, root, eps = np.float32(rate), np.float32(root), np.float32(eps)
-    one_left, two_left = np.float32(1 - beta), np.float32(1 - gamma)
-    width = weight.shape[1]
-    gradient = np.empty(width, np.float32)
-    for row in range(bounds[part], bounds[part + 1]):
-        if indptr[row] == indptr[row + 1]:
-            continue
+    rate, keep, add, keep_square, add_square, root, eps = constants
+    gradient = np.empty(weight.shape[1], np.float32)
+    entry, stop = parts[part]
+    for number in range(entry, stop):
+        soon = rows[min(number + AHEAD, stop - 1)]
+        fetch_row(weight, soon)
+        fetch_row(m, soon)
+        fetch_row(v, soon)
         gradient[:] = 0
-        for entry in range(indptr[row], indptr[row + 1]):
-            sample, factor = samples[entry], delta[places[entry]]
-            for k in range(width):
-                gradient[k] += factor * hidden[sample, k]
-        for k in range(width):
+        while entry < ends[number]:
+            other, factor = hidden[samples[entry]], delta[places[entry]]
+            for k in range(gradient.size):
+                gradient[k] += factor * other[k]
+            entry += 1
+        own, first, second = weight[rows[number]], m[rows[number]], v[rows[number]]
+        for k in range(gradient.size):
             g = gradient[k]
-            m = one * first[row, k] + one_left * g
-            v = two * second[row, k] + two_left * g * g
-            first[row, k], second[row, k] = m, v
-            weight[row, k] -= rate * m / (np.sqrt(v) * root + eps)
+            mean = keep * first[k] + add * g
+            square = keep_square * second[k] + add_square * g * g
+            first[k], second[k] = mean, square
+            own[k] -= rate * mean / (np.sqrt(square) * root + eps)

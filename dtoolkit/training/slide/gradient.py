@@ -37,7 +37,7 @@ class RowGradient:
     @property
     def rows(self) -> NDArray[np.int64]:
         """Rows that are touched, ascending."""
-        return np.flatnonzero(np.diff(self.active.by_row.indptr))
+        return self.active.by_row.active
 
     def plus(self, other: RowGradient) -> RowGradient:
         """The sum of two: of more samples, where gradients are accumulated."""

@@ -15,7 +15,7 @@ from dtoolkit.sparsity.hashing import HashTables
 from dtoolkit.training.slide.active import ActiveSets
 from dtoolkit.training.slide.labels import Labels
 
-__all__ = ["deltas", "logits", "maxima", "pull", "sums", "unite"]
+__all__ = ["deltas", "logits", "maxima", "pull", "scaled", "sums", "unite"]
 
 _AT_ONCE = 1 << 26  # elements of gathered rows
 
@@ -92,6 +92,12 @@ def pull(active: ActiveSets, delta: torch.Tensor, weight: torch.Tensor) -> torch
         rows = weight.detach()[ids[some]] * delta[some, None]
         gradient.index_add_(0, sample[some], rows)
     return gradient
+
+
+def scaled(active: ActiveSets, delta: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
+    """`delta` times a factor of each sample."""
+    sample, _ = _entries(active, delta)
+    return delta * factors[sample]
 
 
 def _entries(active: ActiveSets, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

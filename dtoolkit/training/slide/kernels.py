@@ -8,13 +8,27 @@ from __future__ import annotations
 
 import numpy as np
 
-from dtoolkit.sparsity.hashing.bits import next_bit
+from dtoolkit.sparsity.hashing.bits import fetch_row, next_bit
 from dtoolkit.sparsity.hashing.spreading import compiled
 from dtoolkit.sparsity.hashing.table_kernels import mixed
 
-__all__ = ["cut", "deltas", "draw", "logits", "maxima", "pack", "pull", "sums", "turn", "unite"]
+__all__ = [
+    "AHEAD",
+    "cut",
+    "deltas",
+    "draw",
+    "logits",
+    "maxima",
+    "pack",
+    "pull",
+    "scale",
+    "sums",
+    "turn",
+    "unite",
+]
 
 ONE = np.uint64(1)
+AHEAD = 8  # rows between the one that is worked on and the one that is fetched
 
 
 @compiled
@@ -100,17 +114,22 @@ def cut(bound, bounds, indptr, ids, cuts):
 
 
 @compiled
-def turn(part, bounds, cuts, starts, ids, indptr, samples, places):
-    """Write the samples of each row of a part: a counting sort."""
-    low, high = bounds[part], bounds[part + 1]
-    place = np.zeros(high - low + 1, np.int64)
+def turn(part, bounds, cuts, ids, parts, rows, ends, samples, places):
+    """Write the rows of a part that are active, and the samples of each: a counting sort."""
+    low, start = bounds[part], parts[part, 0]
+    place = np.zeros(bounds[part + 1] - low + 1, np.int64)
     for sample in range(cuts.shape[1]):
         for entry in range(cuts[part, sample], cuts[part + 1, sample]):
             place[ids[entry] - low + 1] += 1
-    place[0] = starts[part]
-    for row in range(high - low):
+    place[0] = start
+    kept = start  # a part has as many entries as active rows, or more: these fit where those do
+    for row in range(place.size - 1):
+        if place[row + 1]:
+            rows[kept] = low + row
+            ends[kept] = place[row] + place[row + 1]
+            kept += 1
         place[row + 1] += place[row]
-        indptr[low + row] = place[row]
+    parts[part, 1] = kept
     for sample in range(cuts.shape[1]):
         for entry in range(cuts[part, sample], cuts[part + 1, sample]):
             row = ids[entry] - low
@@ -120,16 +139,20 @@ def turn(part, bounds, cuts, starts, ids, indptr, samples, places):
 
 
 @compiled
-def logits(part, bounds, indptr, samples, places, weight, bias, hidden, values):
+def logits(part, parts, rows, ends, samples, places, weight, bias, hidden, values):
     """Compute the logits of the rows of a part, each row of weights read once."""
-    width = hidden.shape[1]
-    for row in range(bounds[part], bounds[part + 1]):
-        for entry in range(indptr[row], indptr[row + 1]):
-            sample = samples[entry]
+    entry, stop = parts[part]
+    for number in range(entry, stop):
+        row = rows[number]
+        fetch_row(weight, rows[min(number + AHEAD, stop - 1)])
+        own = weight[row]
+        while entry < ends[number]:
+            other = hidden[samples[entry]]
             total = np.float32(0)
-            for k in range(width):
-                total += weight[row, k] * hidden[sample, k]
+            for k in range(own.size):
+                total += own[k] * other[k]
             values[places[entry]] = total + bias[row]
+            entry += 1
 
 
 @compiled
@@ -176,12 +199,23 @@ def deltas(
 
 
 @compiled
-def pull(part, bounds, indptr, samples, places, weight, delta, gradient):
+def scale(chunk, height, indptr, delta, factors, out):
+    """Multiply the entries of each sample of a chunk by a factor of its own."""
+    for sample in range(chunk * height, min(indptr.size - 1, (chunk + 1) * height)):
+        for place in range(indptr[sample], indptr[sample + 1]):
+            out[place] = delta[place] * factors[sample]
+
+
+@compiled
+def pull(part, parts, rows, ends, samples, places, weight, delta, gradient):
     """Add what the rows of a part say of the inputs: ``gradient[part] = delta.T @ weight``."""
-    width = weight.shape[1]
     gradient[part] = 0
-    for row in range(bounds[part], bounds[part + 1]):
-        for entry in range(indptr[row], indptr[row + 1]):
-            sample, factor = samples[entry], delta[places[entry]]
-            for k in range(width):
-                gradient[part, sample, k] += factor * weight[row, k]
+    entry, stop = parts[part]
+    for number in range(entry, stop):
+        fetch_row(weight, rows[min(number + AHEAD, stop - 1)])
+        own = weight[rows[number]]
+        while entry < ends[number]:
+            target, factor = gradient[part, samples[entry]], delta[places[entry]]
+            for k in range(own.size):
+                target[k] += factor * own[k]
+            entry += 1

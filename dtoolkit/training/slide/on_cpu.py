@@ -1,5 +1,8 @@
 """The work of an active set by compiled loops, parallel over samples or over rows.
 
+No operation of torch that is parallel itself stands between them: its threads go on spinning for
+milliseconds, in the way of those that run the loops.
+
 :mod:`~dtoolkit.training.slide.in_torch` has the same functions for other devices.
 """
 
@@ -14,7 +17,7 @@ from dtoolkit.sparsity.hashing.spreading import spread
 from dtoolkit.training.slide.active import ActiveSets
 from dtoolkit.training.slide.labels import Labels
 
-__all__ = ["deltas", "gather", "logits", "maxima", "pull", "sums", "unite"]
+__all__ = ["deltas", "gather", "logits", "maxima", "pull", "scaled", "sums", "unite"]
 
 _CHUNKS = 16  # of a batch: units of work, whatever the number of threads
 
@@ -86,8 +89,8 @@ def logits(
     by_row = active.by_row
     spread(
         kernels.logits,
-        len(by_row.bounds) - 1,
-        *(by_row.bounds, by_row.indptr, by_row.samples, by_row.places),
+        len(by_row.parts),
+        *by_row.arrays,
         *(_array(weight), _array(bias), _array(hidden), values.numpy()),
     )
     return values
@@ -154,15 +157,20 @@ def pull(active: ActiveSets, delta: torch.Tensor, weight: torch.Tensor) -> torch
     from dtoolkit.training.slide import kernels
 
     by_row = active.by_row
-    parts = len(by_row.bounds) - 1
-    gradient = torch.empty(parts, len(active), weight.shape[1])
-    spread(
-        kernels.pull,
-        parts,
-        *(by_row.bounds, by_row.indptr, by_row.samples, by_row.places),
-        *(_array(weight), _array(delta), gradient.numpy()),
-    )
-    return gradient.sum(0)
+    gradient = np.empty((len(by_row.parts), len(active), weight.shape[1]), np.float32)
+    spread(kernels.pull, len(by_row.parts), *by_row.arrays, _array(weight), _array(delta), gradient)
+    return torch.from_numpy(gradient.sum(0))
+
+
+def scaled(active: ActiveSets, delta: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
+    """`delta` times a factor of each sample, shape (entries,)."""
+    from dtoolkit.training.slide import kernels
+
+    out = torch.empty(active.entries)
+    height, chunks = _chunks(len(active))
+    arrays = (active.indptr, _array(delta), _array(factors), out.numpy())
+    spread(kernels.scale, chunks, height, *arrays)
+    return out
 
 
 def _chunks(samples: int) -> tuple[int, int]:

@@ -74,10 +74,7 @@ class _ActiveLoss(torch.autograd.Function):
     def backward(ctx: Any, *grads: torch.Tensor) -> Any:
         active, delta, hidden = ctx.kept
         layer, work = ctx.layer, ctx.layer.kernels
-        scale = torch.repeat_interleave(
-            grads[0], torch.from_numpy(active.sizes).to(delta.device), output_size=active.entries
-        )
-        delta = delta * scale
+        delta = work.scaled(active, delta, grads[0])
         layer.add_gradient(RowGradient(active, delta, hidden, layer.updated))
         if not ctx.needs_hidden:
             return None, None, None, None, None
