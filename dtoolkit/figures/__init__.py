@@ -7,6 +7,7 @@ cards say what is planned and what is measured, work without a network, and read
 from dtoolkit.figures.cards import array_card, cluster_card, layout_card, plan_card, trace_card
 from dtoolkit.figures.gantt import schedule
 from dtoolkit.figures.learning import full_batch_card, losses
+from dtoolkit.figures.mesh import loss_costs, time_to_loss
 from dtoolkit.figures.network import network
 from dtoolkit.figures.network_cards import network_card, prediction_card, traffic_card
 from dtoolkit.figures.overview import overview
@@ -43,6 +44,7 @@ __all__ = [
     "layer_densities",
     "layout_card",
     "learning",
+    "loss_costs",
     "losses",
     "mask_patterns",
     "mean_curves",
@@ -67,6 +69,7 @@ __all__ = [
     "strong_scaling",
     "study_card",
     "study_plan_card",
+    "time_to_loss",
     "timeline",
     "trace_card",
     "traffic",
