@@ -6,6 +6,7 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from dtoolkit.cluster import Cluster
@@ -190,8 +191,9 @@ def _speed(history: pd.DataFrame, workers: int) -> float | None:
     ends = history[[f"end_{rank}" for rank in range(workers)]].to_numpy(float)
     if len(ends) < 2:
         return None
-    began, used = ends[0].max(), history["samples"].iloc[1:].sum()
-    seconds = float(ends[1:].max() - began)
+    # Where workers run free, some have made more steps than others.
+    began, used = np.nanmax(ends[0]), history["samples"].iloc[1:].sum()
+    seconds = float(np.nanmax(ends) - began)
     return float(used) / seconds if seconds > 0 else None
 
 

@@ -161,12 +161,12 @@ def model_of(value: Any, *, name: str | None = None, tokens: int = 512, seed: in
 def _counted(task: Any, model: nn.Module, pair: Any) -> tuple[float, float]:
     """Operations of forward and backward, and bytes that are kept between them."""
     own = {p.untyped_storage().data_ptr() for p in (*model.parameters(), *model.buffers())}
-    own |= {one.untyped_storage().data_ptr() for one in pair}  # samples are there in any case
+    # Samples are there in any case.
+    own |= {one.untyped_storage().data_ptr() for one in pair if _dense(one)}
     kept: dict[int, int] = {}
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in own:
+        if _dense(tensor) and (storage := tensor.untyped_storage()).data_ptr() not in own:
             kept[storage.data_ptr()] = storage.nbytes()
         return tensor
 
@@ -177,6 +177,10 @@ def _counted(task: Any, model: nn.Module, pair: Any) -> tuple[float, float]:
             loss.backward()
     model.zero_grad(set_to_none=True)
     return float(counter.get_total_flops()), float(sum(kept.values()))
+
+
+def _dense(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.layout == torch.strided
 
 
 def _read(text: str) -> float:
