@@ -107,7 +107,7 @@ class SlideModel(nn.Module):
         for name, value in self.output.state_dict().items():
             own[f"output.{name}"] = value[_rows_of(name, value, slice(*held))]
         made.load_state_dict(own)
-        return made
+        return made.to(self.hidden.weight.device)
 
     def joined(self, parts: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
         """The state of the whole model, of the states of all ranks' parts, in rank order."""

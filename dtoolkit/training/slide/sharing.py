@@ -6,6 +6,9 @@ order: all ranks hold the same bits.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -60,10 +63,15 @@ class Sharing:
     comm : Communicator
     hidden : int
         Hidden units, of all ranks.
+
+    Attributes
+    ----------
+    seconds : float
+        Time that calls have taken, waiting included.
     """
 
     def __init__(self, comm: Any, hidden: int) -> None:
-        self.comm = comm
+        self.comm, self.seconds = comm, 0.0
         self.units = [int(count) for count in Layout.block(hidden, comm.size).sizes]
 
     def gather(self, own: torch.Tensor) -> torch.Tensor:
@@ -80,7 +88,7 @@ class Sharing:
         if self.comm.size == 1:
             return own
         out = [own.new_empty(len(own), count) for count in self.units]
-        with self.comm.phase("hidden"):
+        with self.comm.phase("hidden"), self._timed():
             self.comm.all_to_all([own] * self.comm.size, out=out, agreed=True)
         return torch.cat(out, dim=1)
 
@@ -102,7 +110,7 @@ class Sharing:
         pieces = [one.contiguous() for one in torch.tensor_split(pairs, self.comm.size)]
         mine = pieces[self.comm.rank]
         came, whole = [torch.empty_like(mine) for _ in pieces], torch.empty_like(pairs)
-        with self.comm.phase("normaliser"):
+        with self.comm.phase("normaliser"), self._timed():
             self.comm.all_to_all(pieces, out=came, agreed=True)
             each = torch.stack(came)  # ranks x samples x 2
             top = each[..., 0].amax(0)
@@ -133,10 +141,19 @@ class Sharing:
             pending = self.comm.all_to_all(pieces, out=came, agreed=True, wait=False)
 
         def summed() -> torch.Tensor:
-            pending.wait()
+            with self._timed():
+                pending.wait()
             total = came[0]
             for one in came[1:]:
                 total += one
             return total
 
         return summed
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds += time.perf_counter() - start

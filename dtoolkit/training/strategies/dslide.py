@@ -100,7 +100,7 @@ class DSlide(Strategy):
 
     def step(self, replica: Replica, step: int) -> StepReport:
         """See :meth:`Strategy.step`."""
-        start = time.perf_counter()
+        start, exchanged = time.perf_counter(), self._sharing.seconds
         ids = replica.sampler.batch(step)
         taken: Any = replica.examples.take(ids)
         inputs, labels = taken
@@ -125,7 +125,7 @@ class DSlide(Strategy):
         self._optimizer.step()
         self._optimizer.zero_grad()
         step_schedule(replica)
-        seconds = time.perf_counter() - start
+        seconds = time.perf_counter() - start - (self._sharing.seconds - exchanged)
         replica.slow(step, 0, seconds)
         mine = len(torch.tensor_split(ids, replica.size)[replica.rank])
         return StepReport(
