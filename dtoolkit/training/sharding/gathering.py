@@ -44,7 +44,7 @@ class Gathering:
     def __init__(self, units: Sequence[Unit], asking: Asking, comm: Any) -> None:
         self._units, self._asking, self._comm = units, asking, comm
         self._turns = {unit: turn for turn, unit in enumerate(asking.order)}
-        self._storages = {storage_of(unit.flat): number for number, unit in enumerate(units)}
+        self._storages: dict[int, int] = {}
         self._phase, self._next = "", 0
         self._left = list(asking.times)
         self._saved = [0] * len(units)
@@ -80,6 +80,7 @@ class Gathering:
         """One forward and its backward; nothing is whole afterwards. Collective."""
         self.seconds = 0.0
         self._phase, self._next = "forward", 0
+        self._storages = {storage_of(unit.flat): n for n, unit in enumerate(self._units)}
         self._left = list(self._asking.times)
         self._saved = [0] * len(self._units)
         self._without = [len(unit.parameters) for unit in self._units]

@@ -119,7 +119,16 @@ class Unit:
         """Keep this rank's piece alone."""
         if self.kept is None:
             self.kept = self.flat.detach()[self.span(rank)].clone()
+        if not self.flat.untyped_storage().resizable():  # NumPy has looked at it
+            self.lay(self.flat.detach().clone())
         self.free()
+
+    def lay(self, flat: torch.Tensor) -> None:
+        """Let the parameters be views of a flat tensor."""
+        self.flat = flat
+        pieces = torch.split(flat, [value.numel() for value in self.parameters])
+        for value, piece in zip(self.parameters, pieces, strict=True):
+            value.data = piece.view(value.shape)
 
     def free(self) -> None:
         """Give the memory of the whole back; the parameters keep their shape, without content."""
@@ -156,9 +165,7 @@ def units_of(
         cuts, turn = _cut(len(flat), ranks, turn)
         names = [parameters[number][0] for number in numbers]
         units.append(Unit(module, numbers, names, values, flat, cuts))
-        pieces = torch.split(flat, [value.numel() for value in values])
-        for value, piece in zip(values, pieces, strict=True):
-            value.data = piece.view(value.shape)
+        units[-1].lay(flat)
     return units
 
 
