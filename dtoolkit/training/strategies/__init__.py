@@ -13,6 +13,7 @@ from dtoolkit.training.strategies.parameter_server import (
     BoundedStaleness,
     ParameterServer,
 )
+from dtoolkit.training.strategies.subnetwork import Subnetwork
 from dtoolkit.training.strategies.zero import Zero
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "Ordered",
     "Oscars",
     "ParameterServer",
+    "Subnetwork",
     "Zero",
 ]
 
@@ -48,5 +50,6 @@ STRATEGIES = {
         DSlide,
         AsyncMesh,
         Zero,
+        Subnetwork,
     )
 }
