@@ -143,14 +143,14 @@ def _layout(quantity: str, target: float, below: list[str], mode: Mode) -> dict[
         xaxis={"type": "log", "domain": _PANELS[0][1], "title": {"text": _PANELS[0][2]}},
         yaxis={"title": {"text": plain(quantity)}},
         showlegend=True,
-        legend={"x": 0, "y": -0.2, "xanchor": "left", "yanchor": "top", "orientation": "h"},
+        legend={"x": 0, "y": -0.22, "xanchor": "left", "yanchor": "top", "orientation": "h"},
         width=900,
         height=470,
     )
     layout["xaxis2"] = {
         **layout["xaxis"],
         "domain": _PANELS[1][1],
-        "title": {"text": _PANELS[1][2]},
+        "title": {**layout["xaxis"]["title"], "text": _PANELS[1][2]},
         "anchor": "y2",
     }
     layout["yaxis2"] = {**layout["yaxis"], "title": {}, "anchor": "x2", "matches": "y"}
