@@ -145,6 +145,32 @@ def test_the_formula_is_the_paper_shape() -> None:
         assert traffic(batch=batch, hidden=hidden, ranks=ranks).tolist() == want
 
 
+HASHED = {"hash_hidden": {"tables": 3, "hashes": 1, "refresh": (4, 0.0)}, "hidden": 40}
+
+
+def test_a_hashed_hidden_layer_sends_numbers_and_values(
+    cluster_of: Callable[[int], dt.Cluster],
+) -> None:
+    made = task(**HASHED)
+    model, losses, _ = by_hand(made)
+    for workers in (1, 2, 4):
+        run = dt.train(cluster_of(workers), made, DSlide(), steps=STEPS, seed=SEED)
+        assert np.allclose(run.history["loss"], losses, rtol=1e-6)
+        for name, value in model.state_dict().items():
+            here = run.state.model[name].double()
+            assert torch.allclose(here, value.double(), atol=2e-6, rtol=0), name
+        assert torch.equal(run.state.model["hidden.codes"], model.hidden.codes)  # type: ignore[arg-type]
+        sizes = [33, 33, 33, 33, 28]
+        assert 1 < run.history["active_hidden"].mean() * workers < 30  # of 40
+        want = 0
+        for step in range(STEPS):
+            batch = sizes[step % 5]
+            shares = [run.history[f"active_hidden_{rank}"].iloc[step] for rank in range(workers)]
+            active = [round(share * batch) for share in shares]
+            want += traffic(batch=batch, hidden=40, ranks=workers, active=active).sum()
+        assert run.history["bytes"].sum() == want
+
+
 def test_a_batch_smaller_than_the_workers(cluster_of: Callable[[int], dt.Cluster]) -> None:
     small = [dt.train(cluster_of(n), task(batch=3), DSlide(), steps=2, seed=SEED) for n in (1, 4)]
     for name, value in small[0].state.model.items():

@@ -98,10 +98,7 @@ def test_all_active_is_the_full_softmax() -> None:
     for one in (full, rows):
         torch.manual_seed(0)
         models.append(one.model())
-    names = ("output.weight", "output.bias")
-    models[1].load_state_dict(
-        {**models[1].state_dict(), **{n: models[0].state_dict()[n] for n in names}}
-    )
+    models[1].load_state_dict({**models[1].state_dict(), **models[0].state_dict()})
     batch = torch.arange(48)
     for step in range(3):
         losses = []
@@ -138,6 +135,8 @@ def test_the_model_is_made_by_the_seed_of_the_run(cluster2: dt.Cluster) -> None:
         ({"output": "half"}, "output='half': wanted 'slide', 'full', or a callable"),
         ({"output": "full", "tables": 3}, "tables: settings of output='slide', not of 'full'"),
         ({"tables": 0}, "tables=0"),
+        ({"hash_hidden": {"tables": 0}}, "tables=0"),
+        ({"hash_hidden": {}, "output": "full"}, "output='full' computes all, in both layers"),
         ({"batch": 0}, "batch=0"),
         ({"test_samples": 0}, "test_samples=0"),
     ],

@@ -53,15 +53,36 @@ class BagLinear(nn.Module):
             return outputs
         return self.bias + _bagged(inputs, self.weight)
 
-    def pool(self, inputs: Bags) -> torch.Tensor:
-        """The same without a graph; a layer of some columns gives just these, to the bit."""
+    def units(self, inputs: Bags) -> ActiveSets | None:
+        """Units held here that each sample computes; None: all."""
+        return None
+
+    def updated(self) -> None:
+        """Hear that the weights were updated: called by the optimizer."""
+
+    def pool(self, inputs: Bags, units: ActiveSets | None = None) -> torch.Tensor:
+        """The same without a graph; a layer of some columns gives just these, to the bit.
+
+        Parameters
+        ----------
+        inputs : Bags
+        units : ActiveSets, optional
+            What :meth:`units` gave: all others are 0.
+        """
         weight, bias = self.weight.detach(), self.bias.detach()
         if weight.device.type != "cpu":
-            return bias + _bagged(inputs, weight)
+            whole = bias + _bagged(inputs, weight)
+            return whole if units is None else whole * _mask(units).to(whole.device)
         from dtoolkit.training.slide import bag_kernels
 
-        out = torch.empty(inputs.rows, weight.shape[1])
         height = max(1, -(-inputs.rows // _CHUNKS))
+        if units is not None:
+            out = torch.zeros(inputs.rows, weight.shape[1])
+            arrays = (one.numpy() for one in (*inputs, weight, bias, out))
+            sets = (units.indptr, units.ids)
+            spread(bag_kernels.pool_some, -(-inputs.rows // height), height, *sets, *arrays)
+            return out
+        out = torch.empty(inputs.rows, weight.shape[1])
         arrays = (one.numpy() for one in (*inputs, weight, bias, out))
         spread(bag_kernels.pool, -(-inputs.rows // height), height, *arrays)
         return out
@@ -75,7 +96,7 @@ class BagLinear(nn.Module):
         delta : float32 tensor, shape (samples, out_features)
             Derivatives by the outputs.
         """
-        gradient = RowGradient(_sets(inputs, len(self.weight)), inputs.values, delta, _nothing)
+        gradient = RowGradient(_sets(inputs, len(self.weight)), inputs.values, delta, self.updated)
         there: RowGradient | None = getattr(self.weight, "row_gradient", None)
         self.weight.row_gradient = gradient if there is None else there.plus(gradient)  # type: ignore[attr-defined]
         total = delta.sum(0)
@@ -93,12 +114,13 @@ class _Pooled(torch.autograd.Function):
     def forward(
         ctx: Any, weight: torch.Tensor, bias: torch.Tensor, layer: BagLinear, inputs: Bags
     ) -> torch.Tensor:
-        ctx.layer, ctx.inputs = layer, inputs
-        return layer.pool(inputs)
+        ctx.layer, ctx.inputs, ctx.units = layer, inputs, layer.units(inputs)
+        return layer.pool(inputs, ctx.units)
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> Any:
-        ctx.layer.add_gradient(ctx.inputs, grads[0].contiguous())
+        delta = grads[0] if ctx.units is None else grads[0] * _mask(ctx.units).to(grads[0].device)
+        ctx.layer.add_gradient(ctx.inputs, delta.contiguous())
         return None, None, None, None
 
 
@@ -128,5 +150,9 @@ def _sets(inputs: Bags, rows: int) -> ActiveSets:
     )
 
 
-def _nothing() -> None:
-    """Nobody waits for the update."""
+def _mask(units: ActiveSets) -> torch.Tensor:
+    """Which units each sample computes: bool, shape (samples, units held)."""
+    mask = torch.zeros(len(units), units.rows, dtype=torch.bool)
+    sample = np.repeat(np.arange(len(units)), np.diff(units.indptr))
+    mask[torch.from_numpy(sample), torch.from_numpy(units.ids).long()] = True
+    return mask

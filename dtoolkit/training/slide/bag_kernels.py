@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dtoolkit.sparsity.hashing.spreading import compiled
 
-__all__ = ["pool"]
+__all__ = ["pool", "pool_some"]
 
 
 @compiled
@@ -19,3 +19,16 @@ def pool(chunk, height, starts, ids, values, weight, bias, out):
             row, value = ids[entry], values[entry]
             for k in range(width):
                 out[sample, k] += value * weight[row, k]
+
+
+@compiled
+def pool_some(chunk, height, indptr, units, starts, ids, values, weight, bias, out):
+    """Outputs of a chunk of samples, of each sample's active units alone."""
+    for sample in range(chunk * height, min(starts.size - 1, (chunk + 1) * height)):
+        for place in range(indptr[sample], indptr[sample + 1]):
+            unit = units[place]
+            out[sample, unit] = bias[unit]
+        for entry in range(starts[sample], starts[sample + 1]):
+            row, value = ids[entry], values[entry]
+            for place in range(indptr[sample], indptr[sample + 1]):
+                out[sample, units[place]] += value * weight[row, units[place]]

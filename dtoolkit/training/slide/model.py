@@ -30,6 +30,8 @@ class SlideModel(nn.Module):
         with `full`.
     full : bool
         The output layer is a ``nn.Linear``: all logits of all samples, dense gradients.
+    units : callable, optional
+        ``units(features, hidden, seed=)`` makes a hashed hidden layer (:class:`HashedBag`).
 
     Attributes
     ----------
@@ -45,14 +47,17 @@ class SlideModel(nn.Module):
         output: Callable[..., nn.Module],
         *,
         full: bool = False,
+        units: Callable[..., BagLinear] | None = None,
     ) -> None:
         super().__init__()
         self.features, self.classes, self._made_by, self._full = features, classes, output, full
-        self.hidden = BagLinear(features, hidden, factors=not full)
+        self._units = units
         if full:
+            self.hidden = BagLinear(features, hidden, factors=False)
             self.output = output(hidden, classes)
         else:
             self._seed = int(torch.randint(2**31, ()))
+            self.hidden = self._hidden(hidden)
             self.output = output(hidden, classes, seed=self._seed, rows=None)
 
     def forward(self, inputs: Bags) -> torch.Tensor:
@@ -97,12 +102,13 @@ class SlideModel(nn.Module):
         made = SlideModel.__new__(SlideModel)
         nn.Module.__init__(made)
         made.features, made.classes, made._full = self.features, self.classes, False
-        made.hidden = BagLinear(self.features, len(columns))
+        made.hidden = self._hidden(len(columns))
         made.output = self._made_by(
             self.hidden.out_features, self.classes, seed=self._seed, rows=held
         )
         own = {
-            f"hidden.{name}": value[..., some] for name, value in self.hidden.state_dict().items()
+            f"hidden.{name}": value[..., some] if value.dim() else value
+            for name, value in self.hidden.state_dict().items()
         }
         for name, value in self.output.state_dict().items():
             own[f"output.{name}"] = value[_rows_of(name, value, slice(*held))]
@@ -115,11 +121,11 @@ class SlideModel(nn.Module):
         for name in parts[0]:
             values = [one[name] for one in parts]
             layer, _, short = name.partition(".")
-            if layer == "hidden":
-                whole[name] = torch.cat(values, dim=-1)
+            axis = _axis(short, values[0])
+            if axis is None:
+                whole[name] = values[0]
             else:
-                axis = _axis(short, values[0])
-                whole[name] = values[0] if axis is None else torch.cat(values, dim=axis)
+                whole[name] = torch.cat(values, dim=-1 if layer == "hidden" else axis)
         return whole
 
     def empty(self) -> None:
@@ -135,6 +141,12 @@ class SlideModel(nn.Module):
             if isinstance(given, torch.Tensor) and 0 in (given.numel(), value.numel()):
                 value.data = value.new_empty(given.shape)
         return super().load_state_dict(state_dict, *args, **more)
+
+    def _hidden(self, count: int) -> BagLinear:
+        """A hidden layer of so many units, with this model's hash functions."""
+        if self._units is None:
+            return BagLinear(self.features, count)
+        return self._units(self.features, count, seed=self._seed)
 
     def _by_parts(self, hidden: torch.Tensor) -> Any:
         """Rows of a batch, and their logits, so many at a time as memory allows."""

@@ -1,13 +1,14 @@
 """What ranks that hold the neurons of one network exchange in a step, and how many bytes that is.
 
-Every rank knows all sizes beforehand, so that no message needs a header. Sums are taken in rank
+Every rank knows all sizes beforehand, but for those of a hashed hidden layer, so that no message
+needs a header. Sums are taken in rank
 order: all ranks hold the same bits.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,13 +17,16 @@ import torch
 from numpy.typing import NDArray
 
 from dtoolkit.arrays.layout import Layout
+from dtoolkit.training.slide.active import ActiveSets
 
 __all__ = ["Sharing", "traffic"]
 
 _FLOAT = 4  # bytes
 
 
-def traffic(*, batch: int, hidden: int, ranks: int) -> NDArray[np.int64]:
+def traffic(
+    *, batch: int, hidden: int, ranks: int, active: Sequence[int] | None = None
+) -> NDArray[np.int64]:
     """Bytes that each rank sends in a step.
 
     Hidden activations are gathered, each from its owner to all others; their derivatives go from
@@ -37,6 +41,9 @@ def traffic(*, batch: int, hidden: int, ranks: int) -> NDArray[np.int64]:
         Hidden units, h.
     ranks : int
         Workers, n.
+    active : sequence of int, optional
+        For a hashed hidden layer: pairs of a sample and an active unit, by the rank that holds the
+        unit. Each travels as number and value, 8 bytes; others do not.
 
     Returns
     -------
@@ -49,6 +56,8 @@ def traffic(*, batch: int, hidden: int, ranks: int) -> NDArray[np.int64]:
     """
     units, samples = (Layout.block(count, ranks).sizes for count in (hidden, batch))
     gathered = batch * units * (ranks - 1)
+    if active is not None:
+        gathered = 2 * np.asarray(active, np.int64) * (ranks - 1)
     reduced = batch * (hidden - units)
     pairs = 2 * (batch - samples) + 2 * samples * (ranks - 1)
     sent: NDArray[np.int64] = _FLOAT * (gathered + reduced + pairs)
@@ -74,12 +83,14 @@ class Sharing:
         self.comm, self.seconds = comm, 0.0
         self.units = [int(count) for count in Layout.block(hidden, comm.size).sizes]
 
-    def gather(self, own: torch.Tensor) -> torch.Tensor:
+    def gather(self, own: torch.Tensor, units: ActiveSets | None = None) -> torch.Tensor:
         """Activations of all hidden units, of each rank's own.
 
         Parameters
         ----------
         own : float32 tensor, shape (samples, units held here)
+        units : ActiveSets, optional
+            Those that are not 0: they alone are sent, with their numbers. By default all.
 
         Returns
         -------
@@ -87,6 +98,8 @@ class Sharing:
         """
         if self.comm.size == 1:
             return own
+        if units is not None:
+            return self._gather_some(own, units)
         out = [own.new_empty(len(own), count) for count in self.units]
         with self.comm.phase("hidden"), self._timed():
             self.comm.all_to_all([own] * self.comm.size, out=out, agreed=True)
@@ -149,6 +162,19 @@ class Sharing:
             return total
 
         return summed
+
+    def _gather_some(self, own: torch.Tensor, units: ActiveSets) -> torch.Tensor:
+        first, count = sum(self.units[: self.comm.rank]), sum(self.units)
+        sample = torch.from_numpy(np.repeat(np.arange(len(units)), np.diff(units.indptr)))
+        unit = torch.from_numpy(units.ids).long()
+        numbers = (sample * count + first + unit).int().to(own.device)
+        values = own[sample.to(own.device), unit.to(own.device)]
+        with self.comm.phase("hidden"), self._timed():
+            each = self.comm.all_gather_v(torch.stack([numbers, values.view(torch.int32)]))
+        whole = own.new_zeros(len(own) * count)
+        for numbers, values in each:
+            whole[numbers.long()] = values.contiguous().view(torch.float32)
+        return whole.view(len(own), count)
 
     @contextmanager
     def _timed(self) -> Iterator[None]:

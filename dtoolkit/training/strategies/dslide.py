@@ -12,6 +12,7 @@ from dtoolkit.training.local_step import check_workers, step_schedule
 from dtoolkit.training.optimizer_state import load_optimizer, optimizer_state
 from dtoolkit.training.slide.adam import RowSparseAdam
 from dtoolkit.training.slide.gradient import RowGradient
+from dtoolkit.training.slide.hashed_bag import HashedBag
 from dtoolkit.training.slide.model import SlideModel
 from dtoolkit.training.slide.output import OutputLinear
 from dtoolkit.training.slide.sharing import Sharing, traffic
@@ -105,8 +106,9 @@ class DSlide(Strategy):
         taken: Any = replica.examples.take(ids)
         inputs, labels = taken
         layer, output = self._part.hidden, self._output
-        own = torch.relu_(layer.pool(inputs))
-        hidden = self._sharing.gather(own)
+        units = layer.units(inputs)
+        own = torch.relu_(layer.pool(inputs, units))
+        hidden = self._sharing.gather(own, units)
         active = output.active(hidden, (labels.starts, labels.ids))
         values = output.logits(hidden, active)
         largest = output.kernels.maxima(active, values)
@@ -128,9 +130,10 @@ class DSlide(Strategy):
         seconds = time.perf_counter() - start - (self._sharing.seconds - exchanged)
         replica.slow(step, 0, seconds)
         mine = len(torch.tensor_split(ids, replica.size)[replica.rank])
-        return StepReport(
-            loss, mine, mine, seconds, 0.0, extra={"active": active.entries / len(ids)}
-        )
+        extra = {"active": active.entries / len(ids)}
+        if units is not None:
+            extra["active_hidden"] = units.entries / len(ids)
+        return StepReport(loss, mine, mine, seconds, 0.0, extra=extra)
 
     def reconcile(self, replica: Replica) -> dict[str, torch.Tensor]:
         """See :meth:`Strategy.reconcile`: the whole model, of all ranks' neurons."""
@@ -159,12 +162,15 @@ class DSlide(Strategy):
     def summary(self) -> dict[str, Any]:
         """Bytes a step by the formula, and what rank 0 has retrieved of its neurons."""
         replica, found = self._replica, self._output.retrieval
-        sent = traffic(
-            batch=replica.sampler.size,
-            hidden=self._whole.hidden.out_features,
-            ranks=replica.size,
-        )
-        return {"bytes_a_step": int(sent.sum()), **_told(found)}
+        told = _told(found)
+        if not isinstance(self._whole.hidden, HashedBag):  # whose bytes differ by step
+            sent = traffic(
+                batch=replica.sampler.size,
+                hidden=self._whole.hidden.out_features,
+                ranks=replica.size,
+            )
+            told["bytes_a_step"] = int(sent.sum())
+        return told
 
     def cite(self) -> str:
         """What to cite."""

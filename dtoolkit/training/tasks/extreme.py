@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any
 
@@ -12,6 +12,8 @@ from torch import nn
 from dtoolkit.data import LabelledSamples
 from dtoolkit.data import extreme as planted
 from dtoolkit.training.slide import RowSparseAdam, SlideLinear
+from dtoolkit.training.slide.bag import BagLinear
+from dtoolkit.training.slide.hashed_bag import HashedBag
 from dtoolkit.training.slide.model import SlideModel
 from dtoolkit.training.sparse_examples import SparseExamples
 from dtoolkit.training.task import Task
@@ -33,6 +35,7 @@ def extreme(
     batch: int = 256,
     lr: float = 0.003,
     test_samples: int | None = None,
+    hash_hidden: Mapping[str, Any] | None = None,
     **layer: Any,
 ) -> Task:
     """Tell which of very many classes a sample has, by a network with a hashed output layer.
@@ -62,6 +65,9 @@ def extreme(
         Learning rate of Adam.
     test_samples : int, optional
         Evaluate on so many of the test samples, the first; by default on all.
+    hash_hidden : mapping, optional
+        Hash the hidden layer as well, with these settings of
+        :class:`~dtoolkit.training.slide.hashed_bag.HashedBag`; for very wide ones.
     **layer
         Settings of :class:`~dtoolkit.training.SlideLinear`: ``tables=``, ``hashes=``, ``family=``,
         ``capacity=``, ``policy=``, ``refresh=``, ``bias=``.
@@ -101,6 +107,7 @@ def extreme(
             found.classes,
             _output(output, layer),
             full=output == "full",
+            units=_units(hash_hidden, output),
         ),
         train=_part(source, "train", None),
         test=_part(source, "test", test_samples) if has_test else None,
@@ -125,6 +132,16 @@ def _output(output: Any, layer: dict[str, Any]) -> Callable[..., nn.Module]:
         raise ValueError(f"output={output!r}: wanted 'slide', 'full', or a callable")
     made: Callable[..., nn.Module] = output
     return made
+
+
+def _units(settings: Mapping[str, Any] | None, output: Any) -> Callable[..., BagLinear] | None:
+    """What makes a hashed hidden layer; None for a plain one."""
+    if settings is None:
+        return None
+    if output == "full":
+        raise ValueError("hash_hidden: output='full' computes all, in both layers")
+    HashedBag(16, 2, **settings)  # refuses settings that make no sense
+    return partial(HashedBag, **settings)
 
 
 def _part(source: Any, name: str, most: int | None) -> Any:
