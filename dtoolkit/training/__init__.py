@@ -17,6 +17,7 @@ from dtoolkit.training.run import Run
 from dtoolkit.training.sampling import Sampler
 from dtoolkit.training.settings import Settings
 from dtoolkit.training.slide import SlideLinear
+from dtoolkit.training.sparse_examples import Bags, SparseExamples
 from dtoolkit.training.state import RunState
 from dtoolkit.training.strategy import Promise, StepReport, Strategy
 from dtoolkit.training.task import Examples, Task
@@ -24,6 +25,7 @@ from dtoolkit.training.train import submit_training, train
 from dtoolkit.training.training import Training
 
 __all__ = [
+    "Bags",
     "Checkpoint",
     "Examples",
     "Promise",
@@ -34,6 +36,7 @@ __all__ = [
     "Sampler",
     "Settings",
     "SlideLinear",
+    "SparseExamples",
     "StepReport",
     "Strategy",
     "Task",
