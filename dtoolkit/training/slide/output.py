@@ -144,7 +144,7 @@ class OutputLinear(nn.Module):
         peers : Peers, optional
             Those that hold the other neurons. Each then gives the loss of the labels *held here*:
             these add up, over the peers, to the sample's loss. All-reduces, in order: the maximum
-            and the sum of each sample, and the gradient by `hidden` in backward.
+            and the sum of each sample; in backward, where `hidden` needs one, its gradient.
 
         Returns
         -------
@@ -194,6 +194,9 @@ class OutputLinear(nn.Module):
         if k < 1:
             raise ValueError(f"k={k}: wanted 1 or more")
         rows = self.dense(hidden)
+        if not len(rows):
+            none = torch.empty(0, k, device=rows.device)
+            return Predicted(none.long(), none)
         if hashed:
             active = self.active(hidden)
             values = self.logits(rows, active)

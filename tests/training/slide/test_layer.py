@@ -76,6 +76,25 @@ def test_loss_and_gradients_are_those_of_a_softmax_over_the_active(settings, by_
     assert gradient.rows.tolist() == mask.any(0).nonzero().ravel().tolist()
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("settings", FAMILIES)
+def test_a_gpu_has_the_same_sets_and_learns_the_same(settings):
+    made, there = layer(**settings, refresh=(2, 0)), layer(**settings, refresh=(2, 0)).cuda()
+    optimizers = [RowSparseAdam(one.parameters(), lr=0.05) for one in (made, there)]
+    for step in range(3):
+        hidden, labels = batch(step)
+        sets, other = made.active(hidden, labels), there.active(hidden.cuda(), labels)
+        assert (sets.ids == other.ids).all()
+        assert (sets.indptr == other.indptr).all()
+        losses = made.loss(hidden, labels), there.loss(hidden.cuda(), labels)
+        torch.testing.assert_close(losses[1].cpu(), losses[0])
+        for one, optimizer in zip(losses, optimizers, strict=True):
+            one.mean().backward()
+            optimizer.step()
+        torch.testing.assert_close(there.weight.cpu(), made.weight, rtol=1e-3, atol=1e-4)
+
+
 def test_delta_is_p_less_the_label_shares():
     made, (hidden, labels) = layer(), batch()
     sets, kernels = made.active(hidden, labels), made.kernels
@@ -155,6 +174,9 @@ def test_prediction_by_all_and_by_hash():
         assert torch.equal(some.ids[sample, :active], wanted.indices[:active][:60])
         assert (some.ids[sample, active:] == -1).all()
         torch.testing.assert_close(some.scores[sample], wanted.values)
+    assert (
+        made.predict(hidden[:0], 3).ids.shape == made.predict(hidden[:0], 3, hashed=True).ids.shape
+    )
     shares = precision(best.ids, labels, classes=CLASSES)
     wanted = [len(set(i) & t) / 5 for i, t in zip(ids.tolist(), label_sets(labels), strict=True)]
     torch.testing.assert_close(shares, torch.tensor(wanted))
