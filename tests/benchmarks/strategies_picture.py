@@ -1,4 +1,4 @@
-"""The picture of all strategies: a row each, and a panel for time, bytes, memory and loss."""
+"""The picture of all strategies: a row each, and panels for time, bytes, memory and loss."""
 
 from __future__ import annotations
 
@@ -32,18 +32,19 @@ def picture(rows: Sequence[Any]) -> go.Figure:
         end = "" if number == 0 else str(number + 1)
         values = [value(row) for row in ordered]
         start = number * (wide + gap)
-        bars.append(
-            go.Bar(
-                x=values,
-                y=names,
-                orientation="h",
-                marker={"color": CATEGORIES[number]},
-                text=[f"{one:.3g}" for one in values],
-                textposition="auto",
-                xaxis=f"x{end}",
-                showlegend=False,
-            )
-        )
+        shown: dict[str, Any] = {
+            "x": values,
+            "y": names,
+            "marker": {"color": CATEGORIES[number]},
+            "text": [f"{one:.3g}" for one in values],
+            "xaxis": f"x{end}",
+            "showlegend": False,
+        }
+        if number < len(PANELS) - 1:
+            bars.append(go.Bar(**shown, orientation="h", textposition="auto"))
+        else:  # losses do not begin at 0, and so are no lengths
+            place = {"mode": "markers+text", "textposition": "middle right"}
+            bars.append(go.Scatter(**shown, **place))
         axes[f"xaxis{end}"] = {
             **base["xaxis"],
             "title": {"text": words, "standoff": 8},
@@ -79,6 +80,7 @@ def save_picture(rows: Sequence[Any], path: Path) -> None:
 
 
 def _range(values: Sequence[float], *, whole: bool) -> list[float]:
-    """From 0; losses, which differ little, from a little below the least."""
+    """From 0; of losses, which differ little, from a little below the least."""
     low, top = min(values), max(values)
-    return [0, 1.1 * top] if whole else [low - 0.3 * (top - low) - 1e-9, top + 0.2 * (top - low)]
+    wide = (top - low) or 1.0
+    return [0, 1.1 * top] if whole else [low - 0.1 * wide, top + 0.4 * wide]
