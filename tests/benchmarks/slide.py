@@ -1,4 +1,4 @@
-"""SLIDE against the full softmax, on the same cores: samples a second by the number of classes.
+"""SLIDE against the full softmax, in one process and over workers behind a slow network.
 
 ``python -m tests.benchmarks.slide [--quick]`` trains a network of sparse features, 128 hidden units
 and 100,000 or 1,000,000 classes on planted samples, batch 256, in one process on two threads. The
@@ -7,7 +7,8 @@ with the row-sparse Adam, or full, by torch's products and torch's fused Adam; t
 the same in both. In every round runs a period of 50 steps of SLIDE, hashing and the making of new
 tables included, and a few steps of the full softmax; figures are medians over rounds of ratios
 within a round. Exits 1 if SLIDE has not 4 times the samples a second at 100,000 classes and 15
-times at 1,000,000, or if its step takes 3 times as long there.
+times at 1,000,000, or if its step takes 3 times as long there. Then come D-SLIDE and dense data
+parallel (:mod:`tests.benchmarks.dslide`, which runs by itself too).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from dtoolkit.data import extreme
 from dtoolkit.training.slide import FullLinear, RowSparseAdam, SlideLinear
 from dtoolkit.training.slide.model import SlideModel
 from dtoolkit.training.sparse_examples import SparseExamples
+from tests.benchmarks import dslide
 from tests.benchmarks.common import Check, machine, options, table, verdict
 
 FEATURES, HIDDEN, BATCH, SAMPLES, RATE = 20_000, 128, 256, 12_800, 0.001
@@ -133,7 +135,7 @@ def main() -> int:
     """Measure, print, judge."""
     chosen = options(__doc__)
     print(machine())
-    return verdict(single(chosen.quick, chosen.rounds))
+    return verdict([*single(chosen.quick, chosen.rounds), *dslide.study(chosen.quick)])
 
 
 if __name__ == "__main__":
