@@ -77,16 +77,25 @@ def _sum(
     summed: Callable[[Sequence[torch.Tensor]], torch.Tensor],
 ) -> torch.Tensor:
     cuts = [len(piece) for piece in torch.tensor_split(like, comm.size)]
-    mine = torch.stack(list(rows)) if rows else like.new_empty((0, len(like)))
-    slices = [piece.contiguous() for piece in torch.tensor_split(mine, comm.size, dim=1)]
+    split = [torch.tensor_split(row, comm.size) for row in rows]
+    slices = [_rows([pieces[r] for pieces in split], like, cut) for r, cut in enumerate(cuts)]
     many = [sum(owner == rank for owner in owners) for rank in range(comm.size)]
     room = [like.new_empty((count, cuts[comm.rank])) for count in many]
     comm.all_to_all(slices, out=room, agreed=True)
-    came = torch.cat(room)[torch.argsort(torch.tensor(_by_rank(owners, comm.size)))]
-    total = summed(list(came))
+    came = dict(
+        zip(_by_rank(owners, comm.size), (row for block in room for row in block), strict=True)
+    )
+    total = summed([came[shard] for shard in range(len(owners))])
     whole = torch.empty_like(like)
     comm.all_to_all([total] * comm.size, out=list(torch.split(whole, cuts)), agreed=True)
     return whole
+
+
+def _rows(pieces: Sequence[torch.Tensor], like: torch.Tensor, length: int) -> torch.Tensor:
+    """Slices of several shards as one message; a single one is sent from where it lies."""
+    if len(pieces) == 1:
+        return pieces[0].unsqueeze(0)
+    return torch.stack(list(pieces)) if pieces else like.new_empty((0, length))
 
 
 def _by_rank(owners: Sequence[int], size: int) -> list[int]:
