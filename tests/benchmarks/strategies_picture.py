@@ -41,7 +41,7 @@ def picture(rows: Sequence[Any]) -> go.Figure:
             "showlegend": False,
         }
         if number < len(PANELS) - 1:
-            bars.append(go.Bar(**shown, orientation="h", textposition="auto"))
+            bars.append(go.Bar(**shown, orientation="h", textposition="auto", textangle=0))
         else:  # losses do not begin at 0, and so are no lengths
             place = {"mode": "markers+text", "textposition": "middle right"}
             bars.append(go.Scatter(**shown, **place))
