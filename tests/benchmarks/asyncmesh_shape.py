@@ -52,7 +52,11 @@ def pipelines(seeds: range) -> list[Check]:
         more = [loss[name, stages] - loss[name, 1] for stages in STAGES]
         cells = [f"{loss[name, s]:.3f} (+{m:.3f})" for s, m in zip(STAGES, more, strict=True)]
         rows.append((name, *cells))
-    head = (f"nats a byte after {STEPS} steps", *(f"{stages} stages" for stages in STAGES))
+    head = (
+        f"nats a byte after {STEPS} steps",
+        "1 stage",
+        *(f"{stages} stages" for stages in STAGES[1:]),
+    )
     print(table(rows, head))
     late = {name: [loss[name, s] - loss[name, 1] for s in STAGES[1:]] for name, _ in loss}
     return [

@@ -93,7 +93,12 @@ def test_delays_can_be_set_and_count() -> None:
 def test_synchronous_is_one_process(workers: int, cluster_of: Callable[[int], dt.Cluster]) -> None:
     grids = [stages for stages in (1, 2, 4) if workers % stages == 0]
     runs = [
-        (task("sgd"), AsyncMesh(stages, pipeline="sync", averaging="gradients"), accumulate)
+        (
+            task("sgd"),
+            # One stage alone is never late.
+            AsyncMesh(stages, pipeline="sync" if stages > 1 else "async", averaging="gradients"),
+            accumulate,
+        )
         for stages in grids
         for accumulate in (1, 3)
     ]
@@ -165,6 +170,14 @@ def test_a_stop_changes_nothing(strategy: AsyncMesh, at: int, cluster4: dt.Clust
     whole = dt.train(cluster4, learned, strategy, steps=6, seed=3, evaluate_every=3)
     first = dt.train(cluster4, learned, strategy, steps=at, seed=3)
     same(dt.train(cluster4, learned, strategy, steps=6, resume=first), whole)
+
+
+def test_what_fails_is_made_again_to_the_bit(cluster4: dt.Cluster) -> None:
+    whole = dt.train(cluster4, toy(), HELD[0], steps=6)
+    fault = dt.faults.Raise(3, at_step=4)
+    run = dt.train(cluster4, toy(), HELD[0], steps=6, recovery="restart", faults=[fault])
+    assert len(run.recoveries) == 1
+    same(run, whole)
 
 
 def test_other_workers_are_refused(cluster2: dt.Cluster, cluster4: dt.Cluster) -> None:
@@ -248,7 +261,7 @@ def test_the_text_task_learns_in_stages(cluster2: dt.Cluster) -> None:
     ("strategy", "settings", "words"),
     [
         (AsyncMesh(), {"compression": "top-k"}, "compression=.*smaller share="),
-        (AsyncMesh(), {"accumulate": 2}, "accumulate=2.*pipeline='sync'"),
+        (AsyncMesh(2), {"accumulate": 2}, "accumulate=2.*pipeline='sync'"),
         (AsyncMesh(2), {"partition": "block"}, "with stages all workers of a replica do"),
         (AsyncMesh(), {"batch_norm": "sync"}, "asyncmesh workers do not step together"),
     ],

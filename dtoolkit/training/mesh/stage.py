@@ -92,6 +92,8 @@ class Stage:
         self.first, self.last = number == 0, number == stages - 1
         names = {id(value): name for name, value in replica.parameters}
         learned = {n: p for n, p in module.named_parameters() if p.requires_grad}
+        if not learned:
+            raise ValueError("the model learns nothing: wanted parameters that require gradients")
         self._local = list(learned)
         self.weights = FlatWeights([(names[id(p)], p) for p in learned.values()])
         self._flights: deque[_Flight] = deque()

@@ -149,7 +149,7 @@ class AsyncMesh(Strategy):
                 f"compression={settings.compression!r} with {self.name!r}: parts of the weights "
                 "and activations travel as they are; choose a smaller share= instead"
             )
-        if settings.accumulate > 1 and self.pipeline == "async":
+        if settings.accumulate > 1 and self._keeps:
             raise ValueError(
                 f"accumulate={settings.accumulate} with {self.name!r}: the asynchronous pipeline "
                 "has one micro-batch a step; wanted accumulate=1, or pipeline='sync'"
@@ -181,10 +181,10 @@ class AsyncMesh(Strategy):
             number=self._along.rank,
             stages=self.stages,
             lane=self._across.rank,
-            keeps=self.pipeline == "async",
+            keeps=self._keeps,
         )
         self._wire = Wire(self._along)
-        self._pipeline = _PIPELINES[self.pipeline](
+        self._pipeline = _PIPELINES["async" if self._keeps else "sync"](
             self._stage, self._wire, self._share, self._weight
         )
         self._others = self._replicas(replica.settings)
@@ -274,7 +274,7 @@ class AsyncMesh(Strategy):
         """See :meth:`Strategy.summary`."""
         sizes = [sum(v.numel() for v in held.values()) for held in self._held]
         versions = [
-            versions_kept(number, self.stages) if self.pipeline == "async" else 1
+            versions_kept(number, self.stages) if self._keeps else 1
             for number in range(self.stages)
         ]
         return {
@@ -284,6 +284,11 @@ class AsyncMesh(Strategy):
         }
 
     # ------------------------------------------------------------------------------- helpers
+
+    @property
+    def _keeps(self) -> bool:
+        """Whether versions of weights are kept: one stage alone is never late."""
+        return self.pipeline == "async" and self.stages > 1
 
     def _lanes(self, replica: Replica) -> int:
         lanes = replica.size // self.stages if self.replicas is None else self.replicas
