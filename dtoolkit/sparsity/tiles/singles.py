@@ -8,12 +8,11 @@ so that nothing is set up, and no other thread waited for, where there is one bl
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import torch
 
 from dtoolkit.csr_kernel import compiled, csr_times_dense
+from dtoolkit.sparsity.hashing.spreading import spread
 
 __all__ = ["add_turned"]
 
@@ -43,17 +42,11 @@ def add_turned(
     target, source = out.detach().numpy(), inputs.detach().contiguous().numpy()
     step = _BYTES // source.itemsize
 
-    def block(first: int) -> None:
-        _add_block(*matrix, source[first : first + step], target[first : first + step])
+    def block(number: int) -> None:
+        rows = slice(number * step, (number + 1) * step)
+        _add_block(*matrix, source[rows], target[rows])
 
-    blocks = range(0, len(source), step)
-    threads = min(torch.get_num_threads(), len(blocks))
-    if threads <= 1:
-        for first in blocks:
-            block(first)
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(block, blocks))
+    spread(block, -(-len(source) // step))
 
 
 @compiled
