@@ -25,6 +25,7 @@ from dtoolkit.training.recovery.fingerprint import held_by
 from dtoolkit.training.recovery.policy import Abort, Policy
 from dtoolkit.training.recovery.surviving import Elastic
 from dtoolkit.training.replica import Replica
+from dtoolkit.training.row_gradients import check_row_gradients
 from dtoolkit.training.settings import Settings
 from dtoolkit.training.state import RunState
 from dtoolkit.training.strategy import StepReport, Strategy
@@ -131,6 +132,7 @@ class _Rank:
             with self.ctx.comm.phase("setup"):
                 if self.ctx.exposed and hasattr(self.strategy, "overlap"):
                     self.strategy.overlap = False  # gradients are shown before any has left
+                check_row_gradients(self.replica, self.strategy, self.ctx.size)
                 self.strategy.configure(self.replica)
                 if self.own:
                     self.strategy.restore(self.own)

@@ -90,6 +90,9 @@ class Strategy(ABC):
         Whether it trains a model whose weights are masked, or whose channels are cut, the same on
         all ranks: every update is one of all ranks, made by :meth:`Replica.update`, and what it
         lays out by parameter it lays anew when ``replica.sparse.changes`` has changed.
+    row_gradients : bool
+        Whether it brings together gradients that an optimizer takes by rows
+        (:class:`~dtoolkit.training.slide.RowSparseAdam`) and that are no ``.grad``.
     free : bool
         Ranks make as many steps as they can until :meth:`step` says None: fast ones more than slow
         ones. The trainer then counts each rank's steps by themselves, and asks :meth:`reached` how
@@ -103,6 +106,7 @@ class Strategy(ABC):
     replicated: ClassVar[bool] = True
     masks: ClassVar[bool] = False
     cuts: ClassVar[bool] = False
+    row_gradients: ClassVar[bool] = False
     free: bool = False
     promise: ClassVar[Promise] = Promise("not said", "not said", "not said")
     shards: int | None = None

@@ -238,3 +238,11 @@ def test_a_part_is_a_part_of_the_whole() -> None:
     assert all(torch.equal(value, whole[name]) for name, value in model.state_dict().items())
     with pytest.raises(RuntimeError, match="size mismatch"):
         model.load_state_dict({**whole, "hidden.bias": torch.zeros(3)})
+
+
+@pytest.mark.parametrize("ways", [{}, {"recovery": "replica"}])
+def test_strategies_that_would_leave_its_gradients_out_are_refused(
+    cluster2: dt.Cluster, ways: dict[str, str]
+) -> None:
+    with pytest.raises(RankError, match="RowSparseAdam, whose gradients by rows it does not send"):
+        dt.train(cluster2, task(), "data-parallel", steps=2, **ways)

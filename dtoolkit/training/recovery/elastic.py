@@ -28,6 +28,7 @@ from dtoolkit.training.recovery.shards import Shard, Shards
 from dtoolkit.training.recovery.solo import loaded_digest, solo_replica
 from dtoolkit.training.recovery.steps import BROKEN, Stepping
 from dtoolkit.training.recovery.vote import Ballot, Vote
+from dtoolkit.training.row_gradients import check_row_gradients
 from dtoolkit.training.state import RunState
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class ElasticRank(Stepping):
         with living(ctx):
             self.replica = solo_replica(ctx, job, workers=self.workers)
             self.examples = loaded_digest(self.replica)
+        check_row_gradients(self.replica, job.strategy, self.workers)
         self.shards = Shards(self.replica, job.strategy)
         self.dealer = policy.dealer(job.strategy, self.workers)
         self.ledger = Ledger(job)

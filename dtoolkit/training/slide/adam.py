@@ -32,6 +32,8 @@ class RowSparseAdam(torch.optim.Optimizer):
     eps : float
     """
 
+    row_gradients = True  # which strategies that send ``.grad`` alone would leave out
+
     def __init__(
         self,
         params: Iterable[Any],

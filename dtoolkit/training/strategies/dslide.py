@@ -51,6 +51,7 @@ class DSlide(Strategy):
     """
 
     name: ClassVar[str] = "dslide"
+    row_gradients: ClassVar[bool] = True
     batch_norm: ClassVar[str] = "local"
     replicated: ClassVar[bool] = False
     promise: ClassVar[Promise] = Promise(
