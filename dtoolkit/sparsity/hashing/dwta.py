@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from dtoolkit.sparsity.hashing.family import HashFamily, random_words
-from dtoolkit.sparsity.hashing.spreading import spread
+from dtoolkit.sparsity.spreading import spread
 
 __all__ = ["BIN", "DWTA"]
 

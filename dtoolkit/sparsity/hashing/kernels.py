@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from dtoolkit.sparsity.hashing.bits import LANES, winners
-from dtoolkit.sparsity.hashing.spreading import compiled
+from dtoolkit.sparsity.spreading import compiled
 
 __all__ = ["dense_codes", "sparse_codes"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dtoolkit.sparsity.hashing.spreading import compiled
+from dtoolkit.sparsity.spreading import compiled
 
 __all__ = ["cap", "direct", "find", "mixed", "sort"]
 

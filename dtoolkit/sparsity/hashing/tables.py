@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from dtoolkit.philox import seed_key
-from dtoolkit.sparsity.hashing.spreading import spread
+from dtoolkit.sparsity.spreading import spread
 
 __all__ = ["POLICIES", "Buckets", "HashTables"]
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from dtoolkit.csr_kernel import compiled, csr_times_dense
-from dtoolkit.sparsity.hashing.spreading import spread
+from dtoolkit.sparsity.spreading import spread
 
 __all__ = ["add_turned"]
 

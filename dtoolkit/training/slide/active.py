@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtoolkit.sparsity.hashing.spreading import spread
+from dtoolkit.sparsity.spreading import spread
 
 __all__ = ["ActiveSets", "ByRow"]
 

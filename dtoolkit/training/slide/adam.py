@@ -83,7 +83,7 @@ class RowSparseAdam(torch.optim.Optimizer):
         if value.device.type != "cpu":
             self._by_grad(value, factors.sparse()[value.dim() == 1], group)
             return
-        from dtoolkit.sparsity.hashing.spreading import spread
+        from dtoolkit.sparsity.spreading import spread
         from dtoolkit.training.slide import adam_kernels
 
         first, second, (rate, one, two, root, eps) = self._state(value, group)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from dtoolkit.sparsity.hashing.bits import fetch_row
-from dtoolkit.sparsity.hashing.spreading import compiled
+from dtoolkit.sparsity.spreading import compiled
 from dtoolkit.training.slide.kernels import AHEAD
 
 __all__ = ["by_factors"]

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn.functional import embedding_bag
 
-from dtoolkit.sparsity.hashing.spreading import spread
+from dtoolkit.sparsity.spreading import spread
 from dtoolkit.training.slide.active import ActiveSets
 from dtoolkit.training.slide.gradient import RowGradient
 from dtoolkit.training.sparse_examples import Bags

@@ -3,7 +3,7 @@
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from dtoolkit.sparsity.hashing.spreading import compiled
+from dtoolkit.sparsity.spreading import compiled
 
 __all__ = ["pool", "pool_some"]
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch.nn.functional import linear
 
 from dtoolkit.philox import seed_key
-from dtoolkit.sparsity.hashing.spreading import spread
+from dtoolkit.sparsity.spreading import spread
 from dtoolkit.training.slide import on_cpu
 from dtoolkit.training.slide.active import ActiveSets
 from dtoolkit.training.slide.labels import Labels, of_batch

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from dtoolkit.sparsity.hashing.bits import fetch_row, next_bit
-from dtoolkit.sparsity.hashing.spreading import compiled
 from dtoolkit.sparsity.hashing.table_kernels import mixed
+from dtoolkit.sparsity.spreading import compiled
 
 __all__ = [
     "AHEAD",

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from dtoolkit.sparsity.hashing import HashTables
-from dtoolkit.sparsity.hashing.spreading import spread
+from dtoolkit.sparsity.spreading import spread
 from dtoolkit.training.slide.active import ActiveSets
 from dtoolkit.training.slide.labels import Labels
 
