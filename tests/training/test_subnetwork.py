@@ -372,5 +372,5 @@ def test_what_makes_no_sense_is_refused(cluster2: dt.Cluster) -> None:
     with pytest.raises(Exception, match="Adafactor looks over a whole tensor"):
         dt.train(cluster2, task, "subnetwork", steps=1, optimizer=torch.optim.Adafactor)
     way = Subnetwork(by="block", masking="forward", blocks=["stem", "head"])
-    with pytest.raises(Exception, match=r"stem gives \(\d, 8\) for an input of shape \(\d, 6\)"):
+    with pytest.raises(Exception, match=r"stem (gives|left out).*must keep the shape"):
         dt.train(cluster2, task, way, steps=1)

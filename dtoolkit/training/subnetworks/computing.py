@@ -13,6 +13,12 @@ from dtoolkit.training.subnetworks.plan import SubnetworkPlan
 __all__ = ["Masked", "drawn_part", "held_part"]
 
 
+_SAME = (
+    "left out, a block is the identity, and so must keep the shape; name others with blocks=, or "
+    "take masking='backward'"
+)
+
+
 class Masked:
     """Changes what parts of a model compute while they train, until :meth:`close`.
 
@@ -37,6 +43,8 @@ class Masked:
         self._absent: Collection[str] = ()
         self._rows: Mapping[str, torch.Tensor] = {}
         self._changed: list[nn.Module] = []
+        if blocks:
+            self._change(model, self._whole(model))
         for name, module in model.named_modules():
             if name in blocks:
                 self._change(module, self._block(name, module))
@@ -57,6 +65,23 @@ class Masked:
         module.__dict__["forward"] = forward
         self._changed.append(module)
 
+    def _whole(self, model: nn.Module) -> Callable[..., Any]:
+        whole = model.forward
+
+        def forward(*args: Any, **more: Any) -> Any:
+            try:
+                return whole(*args, **more)
+            except RuntimeError as error:
+                if not model.training or not self._absent:
+                    raise
+                # A rank that computes the block says it better, but may not be the first to.
+                raise ValueError(
+                    f"{', '.join(self._absent)} left out: the model fails where that is the "
+                    f"identity ({str(error).splitlines()[0]}); {_SAME}"
+                ) from error
+
+        return forward
+
     def _block(self, name: str, module: nn.Module) -> Callable[..., Any]:
         whole = module.forward
 
@@ -71,8 +96,7 @@ class Masked:
             if shape != given.shape:
                 raise ValueError(
                     f"{name} gives {'no tensor' if shape is None else tuple(shape)} for an input "
-                    f"of shape {tuple(given.shape)}: left out, a block is the identity, and so "
-                    "must keep the shape; name others with blocks=, or take masking='backward'"
+                    f"of shape {tuple(given.shape)}: {_SAME}"
                 )
             return made if self._factor == 1 else given + (made - given) * self._factor
 
