@@ -28,6 +28,7 @@ from dtoolkit.training import Replica, Sampler, Settings, Task
 from dtoolkit.training.loop import Job, learn
 from dtoolkit.training.strategies import DataParallel, Subnetwork
 from dtoolkit.training.subnetworks import plan_subnetworks
+from dtoolkit.training.subnetworks.computing import Masked
 from tests.training import cases
 from tests.training.by_hand import close, same
 
@@ -374,3 +375,18 @@ def test_what_makes_no_sense_is_refused(cluster2: dt.Cluster) -> None:
     way = Subnetwork(by="block", masking="forward", blocks=["stem", "head"])
     with pytest.raises(Exception, match=r"stem (gives|left out).*must keep the shape"):
         dt.train(cluster2, task, way, steps=1)
+
+
+def test_lack_of_memory_is_not_blamed_on_what_is_left_out() -> None:
+    class Fails(nn.Linear):
+        def forward(self, error: Any) -> Any:
+            raise error
+
+    model = nn.Sequential(nn.Linear(2, 2), Fails(2, 2))
+    Masked(model, blocks=["0"], layers=(), factor=1.0).choose(["0"], {})
+    for error, seen in (
+        (torch.OutOfMemoryError("0"), torch.OutOfMemoryError),
+        (RuntimeError("0"), ValueError),
+    ):
+        with pytest.raises(seen):
+            model(error)

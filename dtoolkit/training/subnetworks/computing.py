@@ -71,6 +71,8 @@ class Masked:
         def forward(*args: Any, **more: Any) -> Any:
             try:
                 return whole(*args, **more)
+            except torch.OutOfMemoryError:
+                raise  # nothing that shapes are to blame for
             except RuntimeError as error:
                 if not model.training or not self._absent:
                     raise
