@@ -8,18 +8,17 @@ import numpy as np
 import scipy.sparse
 import torch
 
-from dtoolkit.sparsity.hashing import HashTables, as_refresh, make_family
-from dtoolkit.sparsity.hashing.tables import check_capacity
 from dtoolkit.training.slide import on_cpu
 from dtoolkit.training.slide.active import ActiveSets
 from dtoolkit.training.slide.bag import BagLinear
+from dtoolkit.training.slide.hashed import Hashed
 from dtoolkit.training.slide.labels import Labels
 from dtoolkit.training.sparse_examples import Bags
 
 __all__ = ["HashedBag"]
 
 
-class HashedBag(BagLinear):
+class HashedBag(Hashed, BagLinear):
     """A :class:`BagLinear` of which each sample computes the units that hash as it does.
 
     Units lie in tables by the hash of their weights; a sample's active ones are the union of its
@@ -42,7 +41,6 @@ class HashedBag(BagLinear):
         Updates of the weights.
     """
 
-    codes: torch.Tensor
     updates: torch.Tensor
 
     def __init__(
@@ -58,28 +56,22 @@ class HashedBag(BagLinear):
         refresh: Any = (50, 0.1),
         seed: int = 0,
     ) -> None:
-        check_capacity(capacity, policy)
         super().__init__(in_features, out_features)
-        self.hashing = make_family(family, in_features, tables=tables, hashes=hashes, seed=seed)
-        self.schedule, self.seed = as_refresh(refresh), seed
-        self.capacity, self.policy = capacity, policy
-        self._tables: HashTables | None = None
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
-        self.register_buffer("codes", self.hashing.codes(self.weight.T))
-        self.register_load_state_dict_post_hook(_forget_tables)
+        self.hash_by(
+            in_features,
+            family=family,
+            tables=tables,
+            hashes=hashes,
+            capacity=capacity,
+            policy=policy,
+            refresh=refresh,
+            seed=seed,
+        )
 
-    @property
-    def tables(self) -> HashTables:
-        """Tables of the units held here, as of the last refresh."""
-        if self._tables is None:
-            self._tables = HashTables(
-                self.codes,
-                bits=self.hashing.bits,
-                capacity=self.capacity,
-                policy=self.policy,
-                seed=self.seed,
-            )
-        return self._tables
+    def neurons(self) -> torch.Tensor:
+        """See :meth:`Hashed.neurons`: a unit's weights stand in a column."""
+        return self.weight.T
 
     def units(self, inputs: Bags) -> ActiveSets:
         """Units held here that each sample computes."""
@@ -92,14 +84,5 @@ class HashedBag(BagLinear):
     def updated(self) -> None:
         """Hear that the weights were updated: called by the optimizer."""
         self.updates += 1
-        if self.schedule is not None and self.schedule.due(int(self.updates)):
+        if self.refresh_due(int(self.updates)):
             self.refresh()
-
-    def refresh(self) -> None:
-        """Hash the weights as they are now, and make new tables of them."""
-        self.codes = self.hashing.codes(self.weight.T)
-        self._tables = None
-
-
-def _forget_tables(layer: HashedBag, _: Any) -> None:
-    layer._tables = None

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
-from dtoolkit.sparsity.hashing import HashFamily, HashTables, as_refresh, make_family
-from dtoolkit.sparsity.hashing.tables import check_capacity
+from dtoolkit.sparsity.hashing import HashFamily
 from dtoolkit.training.slide.active import ActiveSets
+from dtoolkit.training.slide.hashed import Hashed
 from dtoolkit.training.slide.labels import of_batch
 from dtoolkit.training.slide.output import OutputLinear
 
 __all__ = ["SlideLinear"]
 
 
-class SlideLinear(OutputLinear):
+class SlideLinear(Hashed, OutputLinear):
     """A linear layer of which each sample computes the neurons that hash as it does.
 
     L tables hold the neurons by the hash of their weights, K values a table. The active set of a
@@ -72,8 +70,6 @@ class SlideLinear(OutputLinear):
         Updates of the weights; part of the state.
     """
 
-    codes: torch.Tensor
-
     def __init__(
         self,
         in_features: int,
@@ -89,27 +85,17 @@ class SlideLinear(OutputLinear):
         seed: int = 0,
         rows: Any = None,
     ) -> None:
-        check_capacity(capacity, policy)
         super().__init__(in_features, out_features, bias=bias, seed=seed, rows=rows)
-        self.schedule = as_refresh(refresh)
-        self.hashing = make_family(family, in_features, tables=tables, hashes=hashes, seed=seed)
-        self.capacity, self.policy = capacity, policy
-        self._tables: HashTables | None = None
-        self.register_buffer("codes", self.hashing.codes(self.weight))
-        self.register_load_state_dict_post_hook(_forget_tables)
-
-    @property
-    def tables(self) -> HashTables:
-        """Tables of the neurons held here, as of the last refresh."""
-        if self._tables is None:
-            self._tables = HashTables(
-                self.codes,
-                bits=self.hashing.bits,
-                capacity=self.capacity,
-                policy=self.policy,
-                seed=self.seed,
-            )
-        return self._tables
+        self.hash_by(
+            in_features,
+            family=family,
+            tables=tables,
+            hashes=hashes,
+            capacity=capacity,
+            policy=policy,
+            refresh=refresh,
+            seed=seed,
+        )
 
     def active(self, hidden: Any, labels: Any = None) -> ActiveSets:
         """Neurons held here that each sample computes.
@@ -139,15 +125,6 @@ class SlideLinear(OutputLinear):
             self.retrieval.note(sets)
         return sets
 
-    def refresh_due(self, step: int) -> bool:
-        """Whether tables are made anew after update number `step` (1 is the first)."""
-        return self.schedule is not None and self.schedule.due(step)
-
-    def refresh(self) -> None:
-        """Hash the weights as they are now, and make new tables of them."""
-        self.codes = self.hashing.codes(self.weight)
-        self._tables = None
-
     def updated(self) -> None:
         """Hear that the weights were updated: called by the optimizer."""
         super().updated()
@@ -170,7 +147,3 @@ class SlideLinear(OutputLinear):
             f"{super().extra_repr()}, family={self.hashing.name!r}, tables="
             f"{self.hashing.tables}, hashes={self.hashing.hashes}{room}"
         )
-
-
-def _forget_tables(layer: SlideLinear, _: Any) -> None:
-    layer._tables = None
