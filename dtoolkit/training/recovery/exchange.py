@@ -36,15 +36,14 @@ def summed(
     Returns
     -------
     list of torch.Tensor
-        As :attr:`Shard.flats`.
+        As :attr:`Shard.flats`, until the next sum.
     """
     own = [shard for shard, rank in enumerate(owners) if rank == comm.rank]
-    totals = []
     with comm.phase("gradients"):
-        for place, like in enumerate(shards.like):
+        for place, total in enumerate(shards.totals):
             rows = [held[shard].flats[place] for shard in own]
-            totals.append(_sum(comm, owners, rows, like, shards.summed))
-    return totals
+            _sum(comm, owners, rows, total, shards.summed)
+    return shards.totals
 
 
 def pooled(
@@ -73,22 +72,21 @@ def _sum(
     comm: Communicator,
     owners: Sequence[int],
     rows: Sequence[torch.Tensor],
-    like: torch.Tensor,
+    out: torch.Tensor,
     summed: Callable[[Sequence[torch.Tensor]], torch.Tensor],
-) -> torch.Tensor:
-    cuts = [len(piece) for piece in torch.tensor_split(like, comm.size)]
+) -> None:
+    places = torch.tensor_split(out, comm.size)
+    cuts = [len(place) for place in places]
     split = [torch.tensor_split(row, comm.size) for row in rows]
-    slices = [_rows([pieces[r] for pieces in split], like, cut) for r, cut in enumerate(cuts)]
+    slices = [_rows([pieces[r] for pieces in split], out, cut) for r, cut in enumerate(cuts)]
     many = [sum(owner == rank for owner in owners) for rank in range(comm.size)]
-    room = [like.new_empty((count, cuts[comm.rank])) for count in many]
+    room = [out.new_empty((count, cuts[comm.rank])) for count in many]
     comm.all_to_all(slices, out=room, agreed=True)
     came = dict(
         zip(_by_rank(owners, comm.size), (row for block in room for row in block), strict=True)
     )
     total = summed([came[shard] for shard in range(len(owners))])
-    whole = torch.empty_like(like)
-    comm.all_to_all([total] * comm.size, out=list(torch.split(whole, cuts)), agreed=True)
-    return whole
+    comm.all_to_all([total] * comm.size, out=list(places), agreed=True)
 
 
 def _rows(pieces: Sequence[torch.Tensor], like: torch.Tensor, length: int) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -70,15 +70,22 @@ class Shards:
         ]
         self._dtypes = [_widest([values[n].dtype for n in group]) for group in self._groups]
         self._counts: tuple[int, list[int]] = (-1, [])
+        self._free: list[tuple[torch.Tensor, ...]] = []
+        self._totals: list[torch.Tensor] = []
 
     @property
-    def like(self) -> list[torch.Tensor]:
-        """Empty tensors of the size and dtype of :attr:`Shard.flats`."""
-        values = [value for _, value in self._replica.parameters]
-        return [
-            values[group[0]].new_empty(sum(values[n].numel() for n in group), dtype=dtype)
-            for group, dtype in zip(self._groups, self._dtypes, strict=True)
-        ]
+    def totals(self) -> list[torch.Tensor]:
+        """Where sums over all shards lie, as :attr:`Shard.flats`; the same tensors in each step.
+
+        A large tensor that is made anew in each step costs more than its sum: all its pages.
+        """
+        if not self._totals:
+            self._totals = self._made()
+        return self._totals
+
+    def done(self, held: Iterable[Shard]) -> None:
+        """Take back the room of shards whose step was made."""
+        self._free.extend(shard.flats for shard in held)
 
     def counts(self, step: int) -> list[int]:
         """Samples of each shard in a step."""
@@ -144,26 +151,32 @@ class Shards:
             for number, piece in zip(group, pieces, strict=True):
                 if used[number]:
                     value = values[number]
-                    value.grad = piece.view(value.shape).to(value.dtype, copy=True)
+                    value.grad = piece.view(value.shape).to(value.dtype)
         replica._step = step
         replica.update(samples if self._ordered else samples / replica.sampler.planned(step))
 
     def _taken(self) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
         """The gradients that are there."""
         values = [value for _, value in self._replica.parameters]
-        flats = tuple(
-            torch.cat(
-                [
-                    (torch.zeros_like(value) if value.grad is None else value.grad)
-                    .reshape(-1)
-                    .to(dtype)
-                    for value in (values[number] for number in group)
-                ]
-            )
-            for group, dtype in zip(self._groups, self._dtypes, strict=True)
-        )
+        flats = self._free.pop() if self._free else tuple(self._made())
+        for group, flat in zip(self._groups, flats, strict=True):
+            pieces = torch.split(flat, [values[number].numel() for number in group])
+            for number, piece in zip(group, pieces, strict=True):
+                gradient = values[number].grad
+                if gradient is None:
+                    piece.zero_()
+                else:
+                    piece.copy_(gradient.reshape(-1))
         used = torch.tensor([value.grad is not None for value in values], dtype=torch.bool)
         return flats, used
+
+    def _made(self) -> list[torch.Tensor]:
+        """New tensors of the size and dtype of :attr:`Shard.flats`."""
+        values = [value for _, value in self._replica.parameters]
+        return [
+            values[group[0]].new_empty(sum(values[n].numel() for n in group), dtype=dtype)
+            for group, dtype in zip(self._groups, self._dtypes, strict=True)
+        ]
 
     def _ids(self, sampler: Sampler, step: int, shard: int) -> list[torch.Tensor]:
         """Samples of a shard, by micro-batch."""

@@ -201,6 +201,7 @@ class Stepping:
             raise WipeOut(step=step, why=why) from error
         rate = float(self.replica.optimizer.param_groups[0]["lr"])
         self.shards.apply(step, totals, votes.used, buffers)
+        self.shards.done(self.held.values())
         self.step, self.held, self._now, self._broken = step + 1, {}, self._later, 0
         self.stopped = self.stopped or votes.stop
         self._report(votes, step, rate, start, ctx.recorder.sent - sent)
