@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from multiprocessing.util import get_temp_dir
 from typing import Any
 
 from torch import nn
@@ -154,6 +155,7 @@ def _settled(ctx: Any) -> None:
 def _own_folder() -> Iterator[str]:
     """A folder of temporary files that nobody else uses."""
     before = tempfile.tempdir
+    get_temp_dir()  # that of multiprocessing lives until this process ends: not in here
     with tempfile.TemporaryDirectory() as folder:
         tempfile.tempdir = folder
         try:
