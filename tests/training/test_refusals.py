@@ -48,6 +48,7 @@ ARGUMENTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ),
     ({"batch_norm": "local", "strategy": "ordered"}, ValueError, "ordered has 'shard' alone"),
     ({"faults": [3]}, TypeError, "faults: 3 is no fault"),
+    ({"faults": "kill"}, TypeError, "faults: 'kill' is no fault"),
     ({"faults": [dt.faults.Slow(rank=5, seconds=1)]}, ValueError, "rank=5"),
     ({"checkpoint": 3}, TypeError, "checkpoint is int"),
     ({"checkpoint": "/nowhere/at/all/run.pt"}, OSError, "there is no folder /nowhere/at/all"),
