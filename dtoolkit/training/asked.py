@@ -252,7 +252,8 @@ def injection_of(value: Any) -> Injection | None:
 def _listed(value: Any) -> tuple[Any, ...]:
     if value is None:
         return ()
-    one = isinstance(value, Fault | str) or hasattr(value, "pause") or not isinstance(value, Iterable)
+    one = isinstance(value, Fault | str) or hasattr(value, "pause")
+    one = one or not isinstance(value, Iterable)
     faults = (value,) if one else tuple(value)
     for fault in faults:
         if not isinstance(fault, Fault) and not callable(getattr(fault, "pause", None)):
