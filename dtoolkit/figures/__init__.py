@@ -22,7 +22,9 @@ from dtoolkit.figures.recovery_cards import (
     simulation_card,
 )
 from dtoolkit.figures.scaling import scaling
+from dtoolkit.figures.schedules import schedules
 from dtoolkit.figures.sparsity import layer_channels, layer_densities, mask_patterns, mean_curves
+from dtoolkit.figures.speed import drop_speed
 from dtoolkit.figures.strategy_table import Contender, contenders_frame, strategy_table
 from dtoolkit.figures.study import strong_scaling, weak_scaling
 from dtoolkit.figures.study_cards import study_card, study_plan_card
@@ -39,6 +41,7 @@ __all__ = [
     "cluster_card",
     "compare",
     "contenders_frame",
+    "drop_speed",
     "full_batch_card",
     "layer_channels",
     "layer_densities",
@@ -64,6 +67,7 @@ __all__ = [
     "run_table",
     "scaling",
     "schedule",
+    "schedules",
     "simulation_card",
     "strategy_table",
     "strong_scaling",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dtoolkit.comm.iterations import Iteration
     from dtoolkit.comm.simulation import Simulation
 
-__all__ = ["OPERATION_COLOURS", "schedule"]
+__all__ = ["OPERATION_COLOURS", "operations", "schedule", "time_unit"]
 
 OPERATION_COLOURS = {
     "reduce_scatter": CATEGORIES[0],
@@ -52,12 +52,9 @@ def schedule(simulation: Simulation | Iteration, *, mode: Mode = "auto") -> go.F
         drawn as thick lines with gaps: 20,000 stages are no burden. All of it is modelled.
     """
     bars, table = simulation.bars, simulation.by_dimension
-    scale, unit = _time_unit(simulation.time)
+    scale, unit = time_unit(simulation.time)
     lane = float(np.clip(0.7 * (_height(len(table)) - 144) / max(len(table), 1), 1.0, 26.0))
-    data = [
-        _operation(str(name), some, scale, unit, lane, len(bars) <= MARKED_BARS)
-        for name, some in bars.groupby("operation", sort=False)
-    ]
+    data = operations(bars, scale, unit, lane)
     names = [
         f"{row.dimension}: {row.kind} of {row.ranks}<br>{bytes_text(row.bandwidth)}/s, "
         f"{row.utilisation:.0%} used"
@@ -96,6 +93,31 @@ def schedule(simulation: Simulation | Iteration, *, mode: Mode = "auto") -> go.F
     )
 
 
+def operations(bars: pd.DataFrame, scale: float, unit: str, lane: float) -> list[go.Scatter]:
+    """Draw the stages of a simulation, one trace an operation.
+
+    Parameters
+    ----------
+    bars : DataFrame
+        Of a Simulation or an Iteration.
+    scale, unit
+        As :func:`time_unit` gives them.
+    lane : float
+        Width of a line in pixels.
+    """
+    return [
+        _operation(str(name), some, scale, unit, lane, len(bars) <= MARKED_BARS)
+        for name, some in bars.groupby("operation", sort=False)
+    ]
+
+
+def time_unit(seconds: float) -> tuple[float, str]:
+    """Return what seconds are multiplied by so that they read well, and the unit."""
+    if seconds < 1e-3:
+        return 1e6, "µs"
+    return (1e3, "ms") if seconds < 10 else (1.0, "s")
+
+
 def _operation(
     name: str, bars: pd.DataFrame, scale: float, unit: str, lane: float, marked: bool
 ) -> go.Scatter:
@@ -128,12 +150,6 @@ def _operation(
             "<br>%{customdata[1]:.3~s}B sent by each rank<extra></extra>"
         ),
     )
-
-
-def _time_unit(seconds: float) -> tuple[float, str]:
-    if seconds < 1e-3:
-        return 1e6, "µs"
-    return (1e3, "ms") if seconds < 10 else (1.0, "s")
 
 
 def _height(lanes: int) -> int:

@@ -50,13 +50,21 @@ def facts(pairs: Iterable[tuple[str, str]]) -> str:
     )
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str) -> str:
-    """Write a table of text, with a caption that says what it is."""
+def table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str, label: str = ""
+) -> str:
+    """Write a table of text, with a caption that says what it is.
+
+    With a label it is a region that the keyboard reaches, so that it can be scrolled.
+    """
     top = "".join(f'<th scope="col" style="{_CELL}">{escape(name)}</th>' for name in head)
     lines = ("".join(f'<td style="{_CELL}">{escape(cell)}</td>' for cell in row) for row in rows)
     body = "".join(f"<tr>{line}</tr>" for line in lines)
+    region = (
+        f' role="region" tabindex="0" aria-label="{escape(label, quote=True)}"' if label else ""
+    )
     return (
-        '<div style="overflow-x:auto;max-width:100%"><table style="margin:0;border:none;'
+        f'<div{region} style="overflow-x:auto;max-width:100%"><table style="margin:0;border:none;'
         'border-collapse:collapse;font-size:12px;table-layout:auto">'
         f'<caption style="text-align:left;caption-side:top;padding:0;{_FAINT}">{escape(caption)}'
         f"</caption><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"

@@ -9,9 +9,11 @@ from dtoolkit.errors import MissingPackage
 try:
     from dtoolkit.widgets.base import Panel
     from dtoolkit.widgets.partition_panel import PartitionPanel
+    from dtoolkit.widgets.schedule_panel import SchedulePanel
+    from dtoolkit.widgets.speed_panel import SpeedPanel
 except ModuleNotFoundError as error:
     if error.name not in ("ipywidgets", "anywidget"):
         raise
     raise MissingPackage(error.name, extra="lab", purpose="dtoolkit.widgets") from error
 
-__all__ = ["Panel", "PartitionPanel"]
+__all__ = ["Panel", "PartitionPanel", "SchedulePanel", "SpeedPanel"]

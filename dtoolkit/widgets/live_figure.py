@@ -149,7 +149,8 @@ def _equal(old: Any, new: Any) -> bool:
 
 def _apply(target: BasePlotlyType, changed: dict[str, Any]) -> None:
     for key, value in changed.items():
-        inner = target[key] if isinstance(value, dict) else None
+        known = isinstance(value, dict) and key in target  # an axis that is new is not there yet
+        inner = target[key] if known else None
         if isinstance(inner, BasePlotlyType):
             _apply(inner, value)
         elif key != "type" or value != target[key]:
