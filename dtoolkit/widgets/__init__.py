@@ -11,9 +11,10 @@ try:
     from dtoolkit.widgets.partition_panel import PartitionPanel
     from dtoolkit.widgets.schedule_panel import SchedulePanel
     from dtoolkit.widgets.speed_panel import SpeedPanel
+    from dtoolkit.widgets.training_panel import TrainingPanel
 except ModuleNotFoundError as error:
     if error.name not in ("ipywidgets", "anywidget"):
         raise
     raise MissingPackage(error.name, extra="lab", purpose="dtoolkit.widgets") from error
 
-__all__ = ["Panel", "PartitionPanel", "SchedulePanel", "SpeedPanel"]
+__all__ = ["Panel", "PartitionPanel", "SchedulePanel", "SpeedPanel", "TrainingPanel"]

@@ -15,6 +15,7 @@ import weakref
 from collections.abc import AsyncIterator, Callable
 
 from dtoolkit.cluster import Cluster
+from dtoolkit.comm import Network
 from dtoolkit.widgets.work import Job
 
 __all__ = ["Workers"]
@@ -43,8 +44,19 @@ class Workers:
         """The cluster that is there already, if there is one."""
         return self.given if self.given is not None else _shared.cluster
 
-    async def get(self, job: Job, ranks: int) -> Cluster:
+    async def get(
+        self, job: Job, ranks: int, emulate: Network | None = None, *, what: str = "Parts"
+    ) -> Cluster:
         """Return a cluster of this many ranks; start one where none was given.
+
+        Parameters
+        ----------
+        job : Job
+        ranks : int
+        emulate : Network, optional
+            That messages are slowed down to; a given cluster has the one that it was made with.
+        what : str
+            Label of the control that says how many.
 
         Raises
         ------
@@ -52,11 +64,16 @@ class Workers:
             The given cluster has other ranks, or others use the shared one.
         """
         if self.given is None:
-            return await job.in_thread(_shared.get, self._ticket, ranks)
+            return await job.in_thread(_shared.get, self._ticket, ranks, emulate, what)
         size = await job.in_thread(lambda: self.given.size if self.given else 0)
         if size != ranks:
             raise ValueError(
-                f"the cluster has {size} ranks and the plan has {ranks} parts: set Parts to {size}"
+                f"the cluster has {size} ranks, and {what} says {ranks}: set {what} to {size}"
+            )
+        if emulate is not None:
+            raise ValueError(
+                "the panel was given a cluster, which keeps its own network: choose none here, or "
+                "make the cluster with emulate=, or give the panel none"
             )
         return self.given
 
@@ -94,25 +111,30 @@ class _Shared:
 
     def __init__(self) -> None:
         self.cluster: Cluster | None = None
-        self._ranks = 0
+        self._made: tuple[int, Network | None] = (0, None)
         self._users: set[object] = set()
         self._gone: set[object] = set()
         self._guard = threading.Lock()
 
-    def get(self, ticket: object, ranks: int) -> Cluster:
+    def get(
+        self, ticket: object, ranks: int, emulate: Network | None = None, what: str = "Parts"
+    ) -> Cluster:
         """Return the cluster, started or replaced where that is needed; takes seconds then."""
+        wanted = (ranks, emulate)
         with self._guard:
             if self.cluster is not None and self.cluster.status == "closed":
                 self._close()
-            if self.cluster is not None and self._ranks != ranks:
+            if self.cluster is not None and self._made != wanted:
                 if self._users - {ticket} and self.cluster.status != "idle":
+                    there, network = self._made
+                    over = "" if network == emulate else " over another network"
                     raise ValueError(
-                        f"another panel uses the {self._ranks} workers: wait for it, or set Parts "
-                        f"to {self._ranks}"
+                        f"another panel uses the {there} workers{over}: wait for it, or set {what} "
+                        f"to {there}"
                     )
                 self._close()
             if self.cluster is None:
-                self.cluster, self._ranks = Cluster(workers=ranks), ranks
+                self.cluster, self._made = Cluster(workers=ranks, emulate=emulate), wanted
             if ticket in self._gone:  # closed while the workers started
                 if not self._users:
                     self._close()
