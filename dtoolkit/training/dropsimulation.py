@@ -6,6 +6,7 @@ Source: as :mod:`dtoolkit.training.dropcompute`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from dtoolkit.training.dropcompute import CANDIDATES
 from dtoolkit.training.steptimes import check_count, check_time, checked_table
 
-__all__ = ["Rule", "Simulated", "best_simulated", "simulate"]
+__all__ = ["Rule", "Simulated", "best_simulated", "simulate", "sweep"]
 
 Rule = Literal["at", "after"]
 
@@ -93,10 +94,24 @@ def best_simulated(
     -------
     Simulated
     """
+    found = sweep(times, rule=rule, overhead=overhead, candidates=candidates)
+    return max(found, key=lambda one: one.speedup)
+
+
+def sweep(
+    times: ArrayLike, *, rule: Rule = "at", overhead: float = 0.0, candidates: int = CANDIDATES
+) -> Iterator[Simulated]:
+    """Simulate thresholds spread evenly from the earliest first end to the latest end, one by one.
+
+    Parameters
+    ----------
+    times, rule, overhead, candidates
+        As for :func:`best_simulated`.
+    """
     ends = _ends(times, rule, overhead)
     spread = np.linspace(ends[:, :, 0].min(), ends.max(), check_count("candidates", candidates))
-    found = [_simulated(ends, float(one), rule, overhead) for one in spread]
-    return max(found, key=lambda one: one.speedup)
+    for one in spread:
+        yield _simulated(ends, float(one), rule, overhead)
 
 
 def _ends(times: ArrayLike, rule: str, overhead: float) -> NDArray[np.float64]:
