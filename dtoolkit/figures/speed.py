@@ -21,9 +21,9 @@ _FORMULA, _AT, _AFTER, _SEEN, _TAU = (
     CATEGORIES[1], CATEGORIES[4], CATEGORIES[0], CATEGORIES[2], CATEGORIES[3],
 )  # fmt: skip
 _SAY = {"at": "simulated, cut at the threshold", "after": "simulated, looking after each"}
-_HEIGHT, _ROW = 620, 250  # pixels of the figure in two columns, and of a picture in one
-_TOP, _BOTTOM = 128, 56
-_BINS = 60
+_HEIGHT, _ROW = 500, 250  # pixels: below the legend in two columns, and of a picture in one
+_TITLE, _ENTRY, _BOTTOM = 84, 20, 56  # pixels: title and its second line, a line of the legend
+_BINS = 40
 
 
 def drop_speed(
@@ -60,30 +60,38 @@ def drop_speed(
     scale, unit = (1e3, "ms") if study.alone.max() < 10 else (1.0, "s")
     tau = study.chosen.threshold * scale
     least, most = _range(study, scale)
+    times = _times(study, scale, unit)
     data = [
         *_by_workers(study, gains),
         *_by_threshold(study, scale, unit),
-        *_times(study, scale, unit),
+        *times,
         *_measured(trial, scale, unit),
     ]
-    axes, height = _axes(beside, unit, (least, most), mode)
+    entries = 4 if trial is None else 6
+    top = _TITLE + _ENTRY * (-(-entries // 3) if beside else entries)
+    axes, places, height = _axes(beside, unit, (least, most), mode, top)
+    axes["yaxis2"]["range"] = _speeds(study, trial)
+    axes["yaxis4"]["range"] = [0, 1.5 * max(one.y.max() for one in times)]  # room for the legend
+    axes["yaxis3"]["range"] = [0, max(60.0, 120 * study.chosen.dropped)]
     inside = least <= tau <= most
     lines = [_upright(tau, place) for place in (2, 3, 4) if inside]
     return go.Figure(
         data=data,
         layout=base_layout(
             mode=mode,
-            title=title(*_words(study, trial)),
+            title={**title(*_words(study, trial, beside)), "y": 1 - 25 / height},
             **axes,
             shapes=[_level(1), _level(2), *lines],
             annotations=[_tau(study, tau)] if inside else [],
             showlegend=True,
-            legend={"orientation": "h", "x": 0, "y": 1 + 8 / (height - _TOP - _BOTTOM),
+            legend={"orientation": "h", "x": 0, "y": 1 + 8 / (height - top - _BOTTOM),
                     "yanchor": "bottom", "font": {"size": 12}},
+            legend2={"x": places[4][0][1], "y": places[4][1][1], "xanchor": "right",
+                     "yanchor": "top", "font": {"size": 11}, "bgcolor": "rgba(0,0,0,0)"},
             hovermode="closest",
             width=width,
             height=height,
-            margin={"l": 64, "r": 24, "t": _TOP if beside else _TOP + 44, "b": _BOTTOM},
+            margin={"l": 64, "r": 24, "t": top, "b": _BOTTOM},
         ),
     )  # fmt: skip
 
@@ -91,7 +99,7 @@ def drop_speed(
 def _by_workers(study: Study, gains: Sequence[Gain]) -> list[go.Scatter]:
     """Best speed-ups over the number of workers, and the one that is looked at."""
     workers = [one.workers for one in gains]
-    hover = "%{x:,} workers: %{y:.3f}"
+    hover = "%{customdata:,} workers: %{y:.3f}"
     made = [
         _line(workers, [one.formula for one in gains], "formula for normal times", _FORMULA,
               "dash", 1, hover, symbol="square"),
@@ -101,7 +109,7 @@ def _by_workers(study: Study, gains: Sequence[Gain]) -> list[go.Scatter]:
               hover, symbol="circle"),
     ]  # fmt: skip
     chosen = _mark(
-        [study.workers], [study.chosen.speedup], "the threshold looked at", "star", _TAU, 1, hover
+        [study.workers], [study.chosen.speedup], "what is looked at", "star", _TAU, 1, hover
     )
     return [*made, chosen]
 
@@ -124,7 +132,7 @@ def _by_threshold(study: Study, scale: float, unit: str) -> list[go.Scatter]:
         ]
     at = study.chosen.threshold * scale
     hover = f"threshold %{{x:.4~g}} {unit}: %{{y:.3f}}"
-    star = [at], [study.chosen.speedup], "the threshold looked at", "star", _TAU, 2, hover
+    star = [at], [study.chosen.speedup], "what is looked at", "star", _TAU, 2, hover
     return [*made, _mark(*star, legend=False)]
 
 
@@ -152,6 +160,7 @@ def _histogram(
         mode="lines",
         line={"color": colour, "dash": dash, "width": 2, "shape": "hvh"},
         fill=fill,
+        legend="legend2",
         xaxis="x4",
         yaxis="y4",
         hovertemplate=f"<b>{name}</b><br>%{{x:.4~g}} {unit}: %{{y:.1f}}%<extra></extra>",
@@ -192,14 +201,21 @@ def _range(study: Study, scale: float) -> tuple[float, float]:
     return min(near, tau if np.isfinite(tau) else near) * scale * 0.98, far * scale * 1.04
 
 
+def _speeds(study: Study, trial: Trial | None) -> list[float]:
+    """Speed-ups worth looking at: the far left of the curve falls to nothing."""
+    seen = [study.chosen.speedup, 1.0, *([trial.gain] if trial is not None else [])]
+    most = max(*seen, study.speedups.max(), study.formulas.max())
+    return [min(0.88, min(seen) - 0.05), most + 0.04]
+
+
 def _axes(
-    beside: bool, unit: str, limits: tuple[float, float], mode: Mode
-) -> tuple[dict[str, Any], int]:
-    """Four pictures, and the height of the figure."""
+    beside: bool, unit: str, limits: tuple[float, float], mode: Mode, top: int
+) -> tuple[dict[str, Any], dict[int, tuple[list[float], list[float]]], int]:
+    """Axes of four pictures, where these are, and the height of the figure."""
     time = f"threshold ({unit})"
     x: dict[int, dict[str, Any]] = {
-        1: {"title": "workers", "type": "log", "tickvals": [1, 4, 16, 64, 256, 1024],
-            "range": [-0.06, 3.06]},
+        1: {"title": "workers", "tickmode": "array", "tickvals": [0, 2, 4, 6, 8, 10],
+            "ticktext": ["1", "4", "16", "64", "256", "1,024"], "range": [-0.3, 10.3]},
         2: {"title": time, "range": list(limits)},
         3: {"title": time, "range": list(limits)},
         4: {"title": f"computing in a step ({unit})", "range": list(limits)},
@@ -207,18 +223,18 @@ def _axes(
     y: dict[int, dict[str, Any]] = {
         1: {"title": "best speed-up"},
         2: {"title": "speed-up"},
-        3: {"title": "dropped (%)", "range": [0, 60]},
-        4: {"title": "share of steps (%)", "rangemode": "tozero"},
+        3: {"title": "dropped (%)"},
+        4: {"title": "share of steps (%)"},
     }
     places: dict[int, tuple[list[float], list[float]]]
     if beside:
         left, right, upper, lower = [0, 0.44], [0.56, 1.0], [0.6, 1.0], [0, 0.4]
         places = {1: (left, upper), 2: (right, upper), 3: (right, lower), 4: (left, lower)}
-        height = _HEIGHT
+        height = top + _HEIGHT
     else:
         tops = {place: 1 - (place - 1) * 0.265 for place in (1, 2, 3, 4)}
         places = {place: ([0.0, 1.0], [top - 0.185, top]) for place, top in tops.items()}
-        height = _TOP + _BOTTOM + 4 * _ROW
+        height = top + _BOTTOM + 4 * _ROW
     shared = base_layout(mode=mode)
     made: dict[str, Any] = {}
     for place, (across, up) in places.items():
@@ -235,7 +251,7 @@ def _axes(
                 "anchor": f"{other}{tag}",
                 **settings,
             }
-    return made, height
+    return made, places, height
 
 
 def _line(
@@ -243,7 +259,7 @@ def _line(
 ) -> go.Scatter:
     more: dict[str, Any] = {"marker": {"symbol": symbol, "size": 7}} if symbol else {}
     return go.Scatter(
-        x=np.asarray(x, dtype=float),
+        **_across(x, place),
         y=np.asarray(y, dtype=float),
         name=name,
         mode="lines+markers" if symbol else "lines",
@@ -261,7 +277,7 @@ def _mark(
     *, legend: bool = True,
 ) -> go.Scatter:  # fmt: skip
     return go.Scatter(
-        x=np.asarray(x, dtype=float),
+        **_across(x, place),
         y=np.asarray(y, dtype=float),
         name=name,
         mode="markers",
@@ -271,6 +287,12 @@ def _mark(
         showlegend=legend,
         hovertemplate=f"<b>{name}</b><br>{hover}<extra></extra>",
     )
+
+
+def _across(x: Any, place: int) -> dict[str, Any]:
+    """Powers of two lie evenly: an axis that becomes logarithmic would lose its range."""
+    values = np.asarray(x, dtype=float)
+    return {"x": values} if place != 1 else {"x": np.log2(values), "customdata": values}
 
 
 def _on(axis: str, place: int) -> str:
@@ -297,18 +319,19 @@ def _upright(tau: float, place: int) -> dict[str, Any]:
 def _tau(study: Study, tau: float) -> dict[str, Any]:
     return {
         "text": f"threshold {seconds_text(study.chosen.threshold)}", "x": tau, "y": 1,
-        "xref": "x4", "yref": "y4 domain", "xanchor": "left", "yanchor": "top", "xshift": 4,
+        "xref": "x4", "yref": "y4 domain", "xanchor": "center", "yanchor": "bottom", "yshift": 1,
         "showarrow": False, "font": {"size": 12},
     }  # fmt: skip
 
 
-def _words(study: Study, trial: Trial | None) -> tuple[str, str]:
+def _words(study: Study, trial: Trial | None, beside: bool) -> tuple[str, str]:
     work, one = study.work, study.chosen
-    head = f"Dropping late work: {one.speedup:.3f} times the samples a second (modelled)"
+    head = f"{one.speedup:.3f} times the samples a second (modelled)"
+    of = "micro-batches of" if beside else "×"
     said = (
-        f"{plural(study.workers, 'worker')}, {work.micro_batches} micro-batches of "
+        f"{plural(study.workers, 'worker')}, {work.micro_batches} {of} "
         f"{seconds_text(work.mean)} ± {seconds_text(work.std)}"
     )
     if trial is not None:
-        said += f"; diamonds: measured on {plural(trial.workers, 'worker')}"
+        said += f"; diamonds: measured on {trial.workers}"
     return head, said

@@ -28,19 +28,19 @@ OWN = "own"
 """Value of the choice that stands for a threshold by hand."""
 
 DELAYS = {
-    "heavy": "heavy tail (sentence lengths)",
+    "heavy": "heavy tail",
     "normal": "normal",
     "lognormal": "log-normal",
     "exponential": "exponential",
-    "constant": "constant: nobody is late",
+    "constant": "constant",
 }
 THRESHOLDS = {
-    "best": "the best one (simulated)",
-    "rule": "by the released code's rule",
+    "best": "the best, simulated",
+    "rule": "the released rule",
     "formula": "by the formula",
-    OWN: "by hand, below",
+    OWN: "by hand",
 }
-RULES = {"after": "after each micro-batch (real)", "at": "at the threshold (idealised)"}
+RULES = {"after": "after a micro-batch", "at": "at once (idealised)"}
 
 PRESETS: dict[str, dict[str, Any]] = {
     "Heavy tail, 64 workers": {},
@@ -83,7 +83,7 @@ def groups(ranks: int | None = None) -> list[tuple[str, list[Any]]]:
         Of the cluster that the panel was given.
     """
     late = [
-        Choice("delay", "Distribution", DELAYS, tip="Of the delay of a micro-batch"),
+        Choice("delay", "Distribution", DELAYS, tip="Of a delay; heavy tail: sentence lengths"),
         Text("mean", "Mean delay", "5ms", seconds, tip="Of a micro-batch, as 5ms"),
         Text("deviation", "Deviation", "3ms", seconds, tip="Of the delay, as 3ms"),
         Text("sigma", "Sigma", "1.0", _positive, tip="Deviation of the delay's logarithm"),
@@ -98,7 +98,7 @@ def groups(ranks: int | None = None) -> list[tuple[str, list[Any]]]:
     drop = [
         Choice("choose", "Threshold", THRESHOLDS),
         Text("threshold", "By hand", "180ms", seconds, tip="Since the step began, as 180ms"),
-        Choice("rule", "Workers stop", RULES),
+        Choice("rule", "Workers stop", RULES, tip="Real ones look after a micro-batch"),
     ]
     real = [
         Number("ranks", "Workers to run", ranks or 4, 1, 64, tip="Real ones, for the Run button"),
