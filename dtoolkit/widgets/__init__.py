@@ -8,6 +8,7 @@ from dtoolkit.errors import MissingPackage
 
 try:
     from dtoolkit.widgets.base import Panel
+    from dtoolkit.widgets.fault_panel import FaultPanel
     from dtoolkit.widgets.partition_panel import PartitionPanel
     from dtoolkit.widgets.schedule_panel import SchedulePanel
     from dtoolkit.widgets.speed_panel import SpeedPanel
@@ -17,4 +18,4 @@ except ModuleNotFoundError as error:
         raise
     raise MissingPackage(error.name, extra="lab", purpose="dtoolkit.widgets") from error
 
-__all__ = ["Panel", "PartitionPanel", "SchedulePanel", "SpeedPanel", "TrainingPanel"]
+__all__ = ["FaultPanel", "Panel", "PartitionPanel", "SchedulePanel", "SpeedPanel", "TrainingPanel"]
