@@ -5,6 +5,7 @@ cards say what is planned and what is measured, work without a network, and read
 """
 
 from dtoolkit.figures.cards import array_card, cluster_card, layout_card, plan_card, trace_card
+from dtoolkit.figures.fault_overview import fault_overview
 from dtoolkit.figures.gantt import schedule
 from dtoolkit.figures.learning import full_batch_card, losses
 from dtoolkit.figures.mesh import loss_costs, time_to_loss
@@ -30,7 +31,9 @@ from dtoolkit.figures.study import strong_scaling, weak_scaling
 from dtoolkit.figures.study_cards import study_card, study_plan_card
 from dtoolkit.figures.timeline import timeline
 from dtoolkit.figures.traffic import compare, traffic
+from dtoolkit.figures.traffic_views import traffic_views
 from dtoolkit.figures.training import by_worker, bytes_per_step, learning, run_table, training_card
+from dtoolkit.figures.training_overview import training_overview
 
 __all__ = [
     "Contender",
@@ -42,6 +45,7 @@ __all__ = [
     "compare",
     "contenders_frame",
     "drop_speed",
+    "fault_overview",
     "full_batch_card",
     "layer_channels",
     "layer_densities",
@@ -78,6 +82,8 @@ __all__ = [
     "trace_card",
     "traffic",
     "traffic_card",
+    "traffic_views",
     "training_card",
+    "training_overview",
     "weak_scaling",
 ]

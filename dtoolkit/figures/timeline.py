@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from dtoolkit.comm.trace import Trace
 
-__all__ = ["timeline"]
+__all__ = ["event_lines", "timeline"]
 
 MARKED_EVENTS = 2_000  # up to here each event has end marks, so that the shortest can be seen
 MAX_LANE_NAMES = 32
@@ -52,13 +52,7 @@ def timeline(trace: Trace, *, mode: Mode = "auto") -> go.Figure:
     frame = trace.frame()
     ranks = max(trace.ranks, int(frame["rank"].max()) + 1 if len(frame) else 0)
     origin = float(frame["start"].min()) if len(frame) else 0.0
-    colours = category_colours(frame["operation"].tolist())
-    lane = _lane_width(ranks)
-    marked = len(frame) <= MARKED_EVENTS
-    data = [
-        _operation(name, events, origin, colours[str(name)], lane, marked)
-        for name, events in frame.groupby("operation", sort=True)
-    ]
+    data = event_lines(frame, ranks, origin)
     span = float(frame["end"].max()) - origin if len(frame) else 0.0
     total = int(frame["bytes_sent"].sum())
     word = "Emulated network, measured timeline" if trace.emulated else "Measured timeline"
@@ -91,6 +85,27 @@ def timeline(trace: Trace, *, mode: Mode = "auto") -> go.Figure:
             margin={"l": 64, "r": 24, "t": 88, "b": 56},
         ),
     )
+
+
+def event_lines(frame: pd.DataFrame, ranks: int, origin: float) -> list[go.Scatter]:
+    """Draw events, one trace an operation, as thick lines with gaps.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Of :meth:`dtoolkit.comm.Trace.frame`.
+    ranks : int
+        Lanes.
+    origin : float
+        What is 0 on x, in seconds of the client's clock; x is in milliseconds.
+    """
+    colours = category_colours(frame["operation"].tolist())
+    lane = _lane_width(ranks)
+    marked = len(frame) <= MARKED_EVENTS
+    return [
+        _operation(name, events, origin, colours[str(name)], lane, marked)
+        for name, events in frame.groupby("operation", sort=True)
+    ]
 
 
 def _operation(

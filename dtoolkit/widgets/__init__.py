@@ -12,10 +12,19 @@ try:
     from dtoolkit.widgets.partition_panel import PartitionPanel
     from dtoolkit.widgets.schedule_panel import SchedulePanel
     from dtoolkit.widgets.speed_panel import SpeedPanel
+    from dtoolkit.widgets.traffic_panel import TrafficPanel
     from dtoolkit.widgets.training_panel import TrainingPanel
 except ModuleNotFoundError as error:
     if error.name not in ("ipywidgets", "anywidget"):
         raise
     raise MissingPackage(error.name, extra="lab", purpose="dtoolkit.widgets") from error
 
-__all__ = ["FaultPanel", "Panel", "PartitionPanel", "SchedulePanel", "SpeedPanel", "TrainingPanel"]
+__all__ = [
+    "FaultPanel",
+    "Panel",
+    "PartitionPanel",
+    "SchedulePanel",
+    "SpeedPanel",
+    "TrafficPanel",
+    "TrainingPanel",
+]
