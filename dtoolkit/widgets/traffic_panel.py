@@ -154,8 +154,8 @@ class TrafficPanel(Panel):
                 lines.append(f"{name} = {name}.filter(operation={operation!r}, phase={phase!r})")
             names.append(f"{self._words.get(key, key)!r}: {name}")
         lines += [
-            f"figure = dt.figures.traffic_views(\n    {{{', '.join(names)}}},\n    view={s['view']!r}, "
-            f"quantity={s['quantity']!r}, share={s['until'] / 100!r},\n)",
+            f"figure = dt.figures.traffic_views(\n    {{{', '.join(names)}}},\n"
+            f"    view={s['view']!r}, quantity={s['quantity']!r}, share={s['until'] / 100!r},\n)",
             "figure  # a last line shows it in a notebook",
         ]
         return "\n".join(lines) + "\n"
