@@ -12,7 +12,8 @@ from dtoolkit.data import read_matrix
 from dtoolkit.spmm import distribute, plan
 
 if TYPE_CHECKING:
-    from dtoolkit import faults, figures, sparsity, training
+    from dtoolkit import about, faults, figures, sparsity, training
+    from dtoolkit.about import environment
     from dtoolkit.training.study import study, submit_study
     from dtoolkit.training.train import submit_training, train
 
@@ -22,9 +23,11 @@ __all__ = [
     "DistSparse",
     "Layout",
     "__version__",
+    "about",
     "comm",
     "data",
     "distribute",
+    "environment",
     "errors",
     "faults",
     "figures",
@@ -40,8 +43,9 @@ __all__ = [
 ]
 
 
-_MODULES = ("faults", "figures", "sparsity", "training", "widgets")
+_MODULES = ("about", "faults", "figures", "sparsity", "training", "widgets")
 _FUNCTIONS = {
+    "environment": "about",
     "study": "training.study",
     "submit_study": "training.study",
     "submit_training": "training",

@@ -29,6 +29,7 @@ _PRELOAD = [
     # What every optimizer of torch imports when it is made: 1 s and 66 MB, once and not a worker.
     "torch._dynamo",
     "dtoolkit.training",
+    "dtoolkit.cluster.frozen",  # last: it is about all that was imported before
 ]
 
 

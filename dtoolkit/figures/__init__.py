@@ -5,6 +5,7 @@ cards say what is planned and what is measured, work without a network, and read
 """
 
 from dtoolkit.figures.cards import array_card, cluster_card, layout_card, plan_card, trace_card
+from dtoolkit.figures.environment import environment_card, memory_bars
 from dtoolkit.figures.fault_overview import fault_overview
 from dtoolkit.figures.gantt import schedule
 from dtoolkit.figures.learning import full_batch_card, losses
@@ -45,6 +46,7 @@ __all__ = [
     "compare",
     "contenders_frame",
     "drop_speed",
+    "environment_card",
     "fault_overview",
     "full_batch_card",
     "layer_channels",
@@ -55,6 +57,7 @@ __all__ = [
     "losses",
     "mask_patterns",
     "mean_curves",
+    "memory_bars",
     "network",
     "network_card",
     "overview",
