@@ -209,9 +209,11 @@ class FaultPanel(Panel):
         self.say(f"Rank {rank} (process {seat.pid}): {what}.")
         self._look_now()
 
-    def compare(self, _: Any = None) -> None:
+    def compare(self, pressed: Any = None) -> None:
         """Train again without faults, and say whether the result is the same."""
         self._start("running", "the comparison", self._hold_against)
+        if pressed is not None:
+            self._stop.focus()  # the button that was pressed can hold it no longer
 
     def close(self) -> None:
         """End what goes on and take the panel away, with all that it started."""

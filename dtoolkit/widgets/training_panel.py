@@ -124,12 +124,14 @@ class TrainingPanel(Panel):
         self._number += 1
         await self._train(job, request, f"{self._number}: {request.name}", {})
 
-    def resume(self, _: Any = None) -> None:
+    def resume(self, pressed: Any = None) -> None:
         """Go on with the run that was stopped."""
         if not self.stopped:
             self.say("No run was stopped: there is nothing to go on with.")
             return
         self._start("running", "the run", self._go_on)
+        if pressed is not None:
+            self._stop.focus()  # the button that was pressed can hold it no longer
 
     def clear(self, _: Any = None) -> None:
         """Forget all runs that have ended."""
