@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import nbformat
@@ -29,8 +29,14 @@ THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 
 
 @contextlib.contextmanager
-def server(folder: Path) -> Iterator[str]:
-    """Run JupyterLab over a folder; yields its address with the token in it."""
+def server(
+    folder: Path, *, python: str = sys.executable, start: Sequence[str] = (), base: str = "/"
+) -> Iterator[str]:
+    """Run JupyterLab over a folder; yields its address with the token in it.
+
+    As Binder does it, an environment of its own (`python`), a command that starts it (`start`), and
+    an address that does not begin at the root (`base`).
+    """
     token = secrets.token_hex(8)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -47,15 +53,16 @@ def server(folder: Path) -> Iterator[str]:
         '{"fetchNews": "false", "checkForUpdates": false}'
     )
     command = [
-        sys.executable, "-m", "jupyterlab", "--allow-root", "--no-browser", "--ip=127.0.0.1",
+        *start, python, "-m", "jupyterlab", "--allow-root", "--no-browser", "--ip=127.0.0.1",
         f"--port={port}", "--ServerApp.port_retries=0", f"--IdentityProvider.token={token}",
         f"--ServerApp.root_dir={folder}", "--LabApp.expose_app_in_browser=True",
+        f"--ServerApp.base_url={base}",
     ]  # fmt: skip
     with open(own / "log", "w") as log:
         process = subprocess.Popen(
             command, env=env, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
         )
-    address = f"http://127.0.0.1:{port}"
+    address = f"http://127.0.0.1:{port}{base.rstrip('/')}"
     try:
         _await(address, process, own / "log")
         yield f"{address}/lab/tree/{{}}?token={token}&reset"
