@@ -7,6 +7,7 @@ from dtoolkit.comm.iterations import Iteration, iteration, iteration_gains
 from dtoolkit.comm.network import Network
 from dtoolkit.comm.pending import Pending
 from dtoolkit.comm.prediction import Prediction, predict
+from dtoolkit.comm.replay import Replay
 from dtoolkit.comm.schedules import Schedule, schedule
 from dtoolkit.comm.simulation import Simulation, simulate
 from dtoolkit.comm.topologies import topology
@@ -22,6 +23,7 @@ __all__ = [
     "Pending",
     "Phase",
     "Prediction",
+    "Replay",
     "Schedule",
     "Simulation",
     "Trace",

@@ -29,7 +29,9 @@ __all__ = ["network"]
 LEVELS = 8  # colours of lines
 
 
-def network(network: Network, traffic: Any = None, *, mode: Mode = "auto") -> go.Figure:
+def network(
+    network: Network, traffic: Any = None, *, busiest: float | None = None, mode: Mode = "auto"
+) -> go.Figure:
     """Draw a network, and how long traffic keeps each of its links busy.
 
     Parameters
@@ -38,6 +40,9 @@ def network(network: Network, traffic: Any = None, *, mode: Mode = "auto") -> go
     traffic : Traffic, Plan, Trace or Prediction, optional
         What loads the links; without, the network is drawn alone. A prediction must be one on this
         network.
+    busiest : float, optional
+        Seconds at the top of the scale, to draw several on the same one; by default those of the
+        busiest link here.
     mode : {"auto", "light", "dark"}
         Ink, as in :func:`dtoolkit.figures.theme.base_layout`.
 
@@ -56,7 +61,7 @@ def network(network: Network, traffic: Any = None, *, mode: Mode = "auto") -> go
     """
     made = _prediction(network, traffic)
     tiers = lay_out(network, made)
-    most = max((float(t.busy.max(initial=0.0)) for t in tiers), default=0.0)
+    most = max([busiest or 0.0, *(float(t.busy.max(initial=0.0)) for t in tiers)])
     data: list[Any] = []
     for level, tier in enumerate(tiers):
         data += _lines(tier, level, most, loaded=made is not None)

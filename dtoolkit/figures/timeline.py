@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["event_lines", "timeline"]
 
+TOLD_EVENTS = 5_000  # up to here each event says its phase where one points at it
 MARKED_EVENTS = 2_000  # up to here each event has end marks, so that the shortest can be seen
 MAX_LANE_NAMES = 32
 
@@ -87,7 +89,9 @@ def timeline(trace: Trace, *, mode: Mode = "auto") -> go.Figure:
     )
 
 
-def event_lines(frame: pd.DataFrame, ranks: int, origin: float) -> list[go.Scatter]:
+def event_lines(
+    frame: pd.DataFrame, ranks: int, origin: float, *, beside: Iterable[str] = ()
+) -> list[go.Scatter]:
     """Draw events, one trace an operation, as thick lines with gaps.
 
     Parameters
@@ -98,8 +102,10 @@ def event_lines(frame: pd.DataFrame, ranks: int, origin: float) -> list[go.Scatt
         Lanes.
     origin : float
         What is 0 on x, in seconds of the client's clock; x is in milliseconds.
+    beside : iterable of str
+        Operations that are drawn beside these, so that each has one colour in both.
     """
-    colours = category_colours(frame["operation"].tolist())
+    colours = category_colours([*frame["operation"].unique(), *beside])
     lane = _lane_width(ranks)
     marked = len(frame) <= MARKED_EVENTS
     return [
@@ -122,7 +128,8 @@ def _operation(
         axis=1,
     ).astype(np.float32)
     numbers[:, 2] *= 1e3
-    phases = [f"<br>phase {phase}" if phase else "" for phase in events["phase"].map(plain)]
+    told = count <= TOLD_EVENTS
+    phases = [f"<br>phase {p}" if p else "" for p in events["phase"].map(plain)] if told else []
     return go.Scatter(
         x=x.ravel(),
         y=y,

@@ -1,22 +1,18 @@
-"""One or two traces side by side: by pairs of ranks, over time, or as a network of links."""
+"""One or two traces side by side on one scale: by pairs of ranks, over time, or as a network."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 import plotly.graph_objects as go
-from numpy.typing import NDArray
 
-from dtoolkit.comm import Trace
-from dtoolkit.figures.bins import bin_matrix, edges
+from dtoolkit.comm.replay import Replay
+from dtoolkit.figures import traffic_panes as panes
 from dtoolkit.figures.theme import (
-    CIVIDIS,
     Mode,
     base_layout,
     bytes_text,
-    cividis,
     count_text,
     notice,
     plain,
@@ -24,320 +20,233 @@ from dtoolkit.figures.theme import (
     seconds_text,
     title,
 )
-from dtoolkit.figures.timeline import event_lines
+from dtoolkit.figures.traffic_panes import Pane
 
-__all__ = ["VIEWS", "played", "span_of", "traffic_views"]
+if TYPE_CHECKING:
+    from dtoolkit.comm.network import Network
+    from dtoolkit.comm.trace import Trace
+
+__all__ = ["VIEWS", "traffic_views"]
 
 VIEWS = ("pairs", "time", "network")
 """Names of the views."""
 
-_MOST_CELLS = 128  # of a heatmap in each direction
-_MOST_NODES, _BINS = 64, 8  # ranks that are drawn as a network, and classes of loads
-_HEIGHT = 460
-
-
-def span_of(trace: Trace) -> tuple[float, float]:
-    """Return when the first event of a trace began and the last one ended, in seconds."""
-    events = trace.events
-    if not events:
-        return 0.0, 0.0
-    return min(one.start for one in events), max(one.end for one in events)
-
-
-def played(trace: Trace, share: float, span: tuple[float, float] | None = None) -> Trace:
-    """Return what had ended when a share of the time of a trace was over.
-
-    Parameters
-    ----------
-    trace : Trace
-    share : float
-        0 to 1.
-    span : (float, float), optional
-        Time that the share is of; by default that of the trace.
-    """
-    if share >= 1:
-        return trace
-    first, last = span_of(trace) if span is None else span
-    limit = first + share * (last - first)
-    kept = [one for one in trace.events if one.end <= limit]
-    return Trace(kept, ranks=trace.ranks, clock_error=trace.clock_error, emulated=trace.emulated)
+_MARGIN = {"l": 62, "r": 96, "t": 96, "b": 56}
+_GAP = 84  # pixels between pictures beside each other
+_BETWEEN = 92  # between pictures below each other: an axis and a caption
+_USUAL = {True: 820, False: 540}
+_MOST_SIDE = 430  # pixels of a square picture
+_NARROW = 640  # pixels of width below which the subtitle says less
 
 
 def traffic_views(
-    traces: Mapping[str, Trace],
+    traces: Mapping[str, Trace | Replay],
     *,
     view: Literal["pairs", "time", "network"] = "pairs",
     quantity: Literal["bytes", "messages"] = "bytes",
-    share: float = 1.0,
+    since: float | None = None,
+    until: float | None = None,
+    network: Network | Sequence[Network] | None = None,
+    beside: bool = True,
     width: int | None = None,
     mode: Mode = "auto",
 ) -> go.Figure:
-    """Draw one or two traces side by side, on one scale.
+    """Draw one or two traces, on one scale.
 
     Parameters
     ----------
-    traces : mapping of str to Trace
+    traces : mapping of str to Trace or Replay
         One or two, by name.
     view : {"pairs", "time", "network"}
-        Who sent how much to whom; who did what when; or ranks on a circle with the load of each
-        link.
+        Who sent how much to whom; who did what when; or the load of each link.
     quantity : {"bytes", "messages"}
-        For pairs and network. A message is an event of a rank that sent something to another.
-    share : float
-        Share of the time, 0 to 1, up to which events are counted; the view over time shows all of
-        them and a line there.
+        What is counted for pairs, and for the network where none is given. A message is an event of
+        a rank that sent something to another.
+    since, until : float, optional
+        Seconds from the first event of each trace: what had ended in between is counted. Over time
+        all events are drawn, and both as lines.
+    network : Network or sequence of Network, optional
+        For the network: its tiers are drawn with the modelled load of each link; several are one
+        for each trace. By default each pair of ranks has its own link, with what was measured.
+    beside : bool
+        Two pictures beside each other, or below each other; those over time always are below.
     width : int, optional
-        In pixels.
+        In pixels; by default the figure fills what it is put into.
     mode : {"auto", "light", "dark"}
+        Ink, as in :func:`dtoolkit.figures.theme.base_layout`.
 
     Returns
     -------
     plotly.graph_objects.Figure
-        All of it is measured.
+        All of it is measured but for the load of a network's links.
 
     Raises
     ------
     ValueError
-        There is no trace, there are more than two, or the view has another name.
+        There is no trace, or more than two; view or quantity have another name; or a network has
+        other ranks than its trace.
     """
     if not 1 <= len(traces) <= 2:
         raise ValueError(f"traces: wanted one or two, got {len(traces)}")
-    if view not in VIEWS:
-        raise ValueError(f"view={view!r}: wanted one of {', '.join(VIEWS)}")
-    if view == "time":
-        data, axes, marks = _over_time(traces, share, mode)
+    for name, value, known in (("view", view, VIEWS), ("quantity", quantity, panes.QUANTITIES)):
+        if value not in known:
+            raise ValueError(f"{name}={value!r}: wanted one of {', '.join(known)}")
+    replays = [one if isinstance(one, Replay) else Replay(one) for one in traces.values()]
+    networks = [network] * len(replays) if not isinstance(network, Sequence) else list(network)
+    if len(networks) != len(replays):
+        raise ValueError(f"network: got {len(networks)} for {len(replays)} traces")
+    tree = view == "network" and networks[0] is not None
+    high = [_high(view, one, net) for one, net in zip(replays, networks, strict=True)]
+    places, height, legend = _places(view, tree, high, beside, width or _USUAL[beside])
+    drawn = [
+        Pane(one, net, since, until, number, *place)
+        for number, (one, net, place) in enumerate(zip(replays, networks, places, strict=True))
+    ]
+    if view == "pairs":
+        data, axes = panes.pairs(drawn, quantity)
+    elif view == "time":
+        data, axes = panes.timelines(drawn)
+    elif tree:
+        data, axes = panes.trees(drawn)
     else:
-        matrices = [_matrix(played(one, share), quantity) for one in traces.values()]
-        most = max((int(one.max(initial=0)) for one in matrices), default=0)
-        draw = _pairs if view == "pairs" else _network
-        data, axes, marks = draw(matrices, most, quantity, mode)
-    notes = _captions(traces, share, quantity)
-    empty = not any(len(one) for one in traces.values())
+        data, axes = panes.circles(drawn, quantity)
+    shared = base_layout(mode=mode)["xaxis"]
+    empty = not any(len(one) for one in replays)
+    head, below = _heading(drawn, view, tree, quantity, narrow=(width or 820) < _NARROW)
     return go.Figure(
         data=data,
         layout=base_layout(
             mode=mode,
-            title=title(*_title(traces, view, share)),
-            **axes,
-            shapes=marks,
-            annotations=[notice("no events: nothing was recorded yet")] if empty else notes,
+            title={
+                **title(head, below),
+                "font": {"size": 15},
+                "y": 1 - 14 / height,
+                "yref": "container",
+            },
+            **{
+                name: {**shared, **axis, "title": {**shared["title"], **axis.get("title", {})}}
+                for name, axis in axes.items()
+            },
+            shapes=[shape for pane in drawn for shape in panes.cursor(pane)]
+            if view == "time"
+            else [],
+            annotations=[
+                *_captions(list(traces), drawn, quantity, alone=len(drawn) == 1),
+                *([notice("nothing was recorded yet")] if empty else []),
+            ],
             hovermode="closest",
             showlegend=view == "time",
-            legend={"orientation": "h", "x": 0, "y": -0.16, "yanchor": "top"},
+            legend={
+                "orientation": "h",
+                "x": 0,
+                "xanchor": "left",
+                "y": legend,
+                "yanchor": "top",
+                "itemsizing": "constant",
+                "font": {"size": 12},
+                "bgcolor": "rgba(0,0,0,0)",
+            },
+            margin=_MARGIN,
             width=width,
-            height=_HEIGHT,
-            margin={"l": 64, "r": 24 if view != "pairs" else 84, "t": 116, "b": 60},
+            height=height,
+            autosize=width is None,
         ),
     )
 
 
-def _matrix(trace: Trace, quantity: str) -> NDArray[np.int64]:
-    if quantity == "bytes":
-        return trace.matrix()
-    found = np.zeros_like(trace.matrix())
-    for one in trace.events:
-        sent = np.asarray(one.sent)
-        found[one.rank, : len(sent)] += sent > 0
-    return found
+def _high(view: str, replay: Replay, network: Network | None) -> int:
+    """Pixels of a picture of its own height; 0 of one that is a square."""
+    if view == "time":
+        return min(max(30 * replay.ranks, 110), 420)
+    if view == "network" and network is not None:
+        return panes.tree_height(network)
+    return 0
 
 
-def _domains(many: int, gap: float) -> list[list[float]]:
-    return [[0.0, 1.0]] if many == 1 else [[0.0, 0.5 - gap / 2], [0.5 + gap / 2, 1.0]]
+def _places(
+    view: str, tree: bool, high: list[int], beside: bool, width: int
+) -> tuple[list[tuple[list[float], list[float], float]], int, float]:
+    """Where the pictures are in shares of the figure, and the pixels of a square's side.
+
+    Returns also the height of the figure, and where its legend is.
+    """
+    inside = max(width - _MARGIN["l"] - _MARGIN["r"], 200)
+    many = len(high)
+    row = many == 2 and beside and view != "time"
+    wide = (inside - _GAP) / 2 if row else inside
+    square = view != "time" and not tree
+    side = min(wide, _MOST_SIDE) if square else wide
+    pixels = [round(side) if square else one for one in high]
+    legend = 40 + 22 * (view == "time")
+    below = max(pixels) if row else sum(pixels) + _BETWEEN * (many - 1)
+    found: list[tuple[list[float], list[float], float]] = []
+    top = float(below)
+    for number, one in enumerate(pixels):
+        left = number * (side + _GAP) if row else 0
+        across = [left / inside, min((left + side) / inside, 1.0)]
+        found.append((across, [max(top - one, 0) / below, top / below], side))
+        if not row:
+            top -= one + _BETWEEN
+    total = round(below + _MARGIN["t"] + _MARGIN["b"] + (legend if view == "time" else 0))
+    if view == "time":  # room below for the legend
+        share = below / (below + legend)
+        found = [(x, [1 - (1 - v) * share for v in y], s) for x, y, s in found]
+        return found, total, (legend - 44) / (below + legend)
+    return found, total, 0.0
 
 
-def _pairs(
-    matrices: list[NDArray[np.int64]], most: int, quantity: str, mode: Mode
-) -> tuple[list[Any], dict[str, Any], list[Any]]:
-    data: list[Any] = []
-    axes: dict[str, Any] = {}
-    for number, (matrix, domain) in enumerate(
-        zip(matrices, _domains(len(matrices), 0.16), strict=True)
-    ):
-        tag = "" if number == 0 else str(number + 1)
-        n = len(matrix)
-        cells = bin_matrix(matrix, _MOST_CELLS)
-        starts = edges(n, len(cells))[:-1] if len(cells) else np.zeros(0, int)
-        unit = "B" if quantity == "bytes" else " messages"
-        data.append(
-            go.Heatmap(
-                z=cells,
-                x=starts,
-                y=starts,
-                zmin=0,
-                zmax=max(most, 1),
-                colorscale=[[i / (len(CIVIDIS) - 1), c] for i, c in enumerate(CIVIDIS)],
-                xaxis=f"x{tag}",
-                yaxis=f"y{tag}",
-                showscale=number == 0,
-                colorbar={
-                    "title": {"text": quantity, "side": "right"}, "thickness": 12,
-                    "tickformat": "~s", "outlinewidth": 0,
-                },
-                hovertemplate=f"rank %{{y}} to rank %{{x}}: %{{z:.4~s}}{unit}<extra></extra>",
-            )
-        )  # fmt: skip
-        each = {"tickmode": "linear", "dtick": 1} if n <= 16 else {"tickmode": "auto", "nticks": 8}
-        axes |= _axes(tag, domain, "to rank", "from rank" if number == 0 else "", mode)
-        axes[f"xaxis{tag}"] |= {"showgrid": False, "constrain": "domain", **each}
-        axes[f"yaxis{tag}"] |= {
-            "showgrid": False, "autorange": "reversed", "constrain": "domain",
-            "scaleanchor": f"x{tag}", **each,
-        }  # fmt: skip
-    return data, axes, []
-
-
-def _over_time(
-    traces: Mapping[str, Trace], share: float, mode: Mode
-) -> tuple[list[Any], dict[str, Any], list[Any]]:
-    data: list[Any] = []
-    axes: dict[str, Any] = {}
-    marks = []
-    spans = [span_of(one) for one in traces.values()]
-    reach = max(last - first for first, last in spans) * 1e3
-    shown: set[str] = set()
-    for number, (trace, span, domain) in enumerate(
-        zip(traces.values(), spans, _domains(len(traces), 0.1), strict=True)
-    ):
-        tag = "" if number == 0 else str(number + 1)
-        frame = trace.frame()
-        ranks = max(trace.ranks, int(frame["rank"].max()) + 1 if len(frame) else 1)
-        for line in event_lines(frame, ranks, span[0]):
-            line.update(
-                xaxis=f"x{tag}", yaxis=f"y{tag}", showlegend=line.name not in shown,
-                legendgroup=line.name,
-            )  # fmt: skip
-            shown.add(line.name)
-            data.append(line)
-        axes |= _axes(
-            tag, domain, "time from the first event (ms)", "rank" if number == 0 else "", mode
-        )
-        axes[f"xaxis{tag}"] |= {"range": [0, max(reach, 1e-6) * 1.01]}
-        axes[f"yaxis{tag}"] |= {"range": [ranks - 0.5, -0.5], "showgrid": False}
-        if share < 1:
-            at = share * (span[1] - span[0]) * 1e3
-            marks.append(
-                {"type": "line", "xref": f"x{tag}", "yref": f"y{tag} domain", "x0": at, "x1": at,
-                 "y0": 0, "y1": 1, "line": {"color": "#D55E00", "width": 2, "dash": "dot"}}
-            )  # fmt: skip
-    return data, axes, marks
-
-
-def _network(
-    matrices: list[NDArray[np.int64]], most: int, quantity: str, mode: Mode
-) -> tuple[list[Any], dict[str, Any], list[Any]]:
-    """Ranks on a circle; a link is as wide and as bright as what went over it, both ways."""
-    data: list[Any] = []
-    axes: dict[str, Any] = {}
-    for number, (matrix, domain) in enumerate(
-        zip(matrices, _domains(len(matrices), 0.06), strict=True)
-    ):
-        tag = "" if number == 0 else str(number + 1)
-        if len(matrix) > _MOST_NODES:
-            matrix = bin_matrix(matrix, _MOST_NODES)
-        n = len(matrix)
-        angle = 2 * np.pi * np.arange(n) / max(n, 1) - np.pi / 2
-        x, y = np.cos(angle), -np.sin(angle)
-        data += _links(matrix, x, y, max(most, 1), quantity, tag)
-        sent = matrix.sum(axis=1)
-        data.append(
-            go.Scatter(
-                x=x, y=y, mode="markers+text", text=[str(i) for i in range(n)],
-                marker={"size": 26 if n <= 16 else 14, "color": "#0072B2",
-                        "line": {"width": 1, "color": "white"}},
-                textfont={"color": "white", "size": 12 if n <= 16 else 9},
-                customdata=[[_amount(v, quantity)] for v in sent],
-                hovertemplate="rank %{text} sent %{customdata[0]}<extra></extra>",
-                xaxis=f"x{tag}", yaxis=f"y{tag}", showlegend=False,
-            )
-        )  # fmt: skip
-        axes |= _axes(tag, domain, "", "", mode)
-        hidden = {"visible": False, "range": [-1.25, 1.25]}
-        axes[f"xaxis{tag}"] |= hidden
-        axes[f"yaxis{tag}"] |= hidden | {"scaleanchor": f"x{tag}"}
-    return data, axes, []
-
-
-def _links(
-    matrix: NDArray[np.int64],
-    x: NDArray[np.float64],
-    y: NDArray[np.float64],
-    most: int,
-    quantity: str,
-    tag: str,
-) -> list[Any]:
-    """One line a class of loads, and a point in the middle of each link to hover over."""
-    both = matrix + matrix.T
-    a, b = np.nonzero(np.triu(both, 1))
-    load = both[a, b] / (2 * most)
-    classes = np.minimum((load * _BINS).astype(int), _BINS - 1)
-    lines = []
-    for number in range(_BINS):
-        of = classes == number
-        gaps = np.full(int(of.sum()), np.nan)
-        lines.append(
-            go.Scatter(
-                x=np.stack([x[a[of]], x[b[of]], gaps], axis=1).ravel(),
-                y=np.stack([y[a[of]], y[b[of]], gaps], axis=1).ravel(),
-                mode="lines", connectgaps=False, hoverinfo="skip", showlegend=False,
-                line={"color": cividis(number / (_BINS - 1)), "width": 1 + 1.3 * number},
-                xaxis=f"x{tag}", yaxis=f"y{tag}",
-            )
-        )  # fmt: skip
-    told = [
-        [f"{i} to {j}: {_amount(matrix[i, j], quantity)}, {j} to {i}: "
-         f"{_amount(matrix[j, i], quantity)}"]
-        for i, j in zip(a, b, strict=True)
-    ]  # fmt: skip
-    lines.append(
-        go.Scatter(
-            x=(x[a] + x[b]) / 2,
-            y=(y[a] + y[b]) / 2,
-            mode="markers", marker={"size": 14, "color": "rgba(0,0,0,0)"}, customdata=told,
-            hovertemplate="%{customdata[0]}<extra></extra>", showlegend=False,
-            xaxis=f"x{tag}", yaxis=f"y{tag}",
-        )
-    )  # fmt: skip
-    return lines
-
-
-def _axes(tag: str, domain: list[float], x: str, y: str, mode: Mode) -> dict[str, Any]:
-    shared = base_layout(mode=mode)["xaxis"]
-    return {
-        f"xaxis{tag}": {
-            **shared, "title": {"text": x, "standoff": 8}, "domain": domain, "anchor": f"y{tag}",
-        },
-        f"yaxis{tag}": {**shared, "title": {"text": y, "standoff": 8}, "anchor": f"x{tag}"},
-    }  # fmt: skip
-
-
-def _captions(traces: Mapping[str, Trace], share: float, quantity: str) -> list[dict[str, Any]]:
+def _captions(
+    names: list[str], drawn: list[Pane], quantity: str, *, alone: bool
+) -> list[dict[str, Any]]:
     """Name each trace, and say what was sent, above its picture."""
-    found = []
-    for (name, trace), domain in zip(traces.items(), _domains(len(traces), 0.1), strict=True):
-        part = played(trace, share)
-        sent = bytes_text(part.total) if quantity == "bytes" else plural(len(part), "event")
-        found.append(
-            {
-                "text": f"<b>{plain(name)}</b>: {sent}", "x": domain[0], "y": 1, "xref": "paper",
-                "yref": "paper", "xanchor": "left", "yanchor": "bottom", "yshift": 6,
-                "showarrow": False, "font": {"size": 13},
-            }
-        )  # fmt: skip
-    return found
+    if alone:
+        return []
+    return [
+        {
+            "text": f"<b>{plain(name)}</b>: {_amount(pane, quantity)}",
+            "x": pane.x[0],
+            "y": pane.y[1],
+            "xref": "paper",
+            "yref": "paper",
+            "xanchor": "left",
+            "yanchor": "bottom",
+            "yshift": 5,
+            "showarrow": False,
+            "font": {"size": 12.5},
+        }
+        for name, pane in zip(names, drawn, strict=True)
+    ]
 
 
-def _title(traces: Mapping[str, Trace], view: str, share: float) -> tuple[str, str]:
-    what = {
-        "pairs": "who sent how much to whom", "time": "who did what when",
-        "network": "the load of each link",
-    }[view]  # fmt: skip
-    first, last = span_of(next(iter(traces.values())))
-    emulated = next((one.emulated for one in traces.values() if one.emulated), "")
-    words = [f"up to {share:.0%} of the time"] if share < 1 else []
-    words += [f"{seconds_text(last - first)} from the first to the last event"]
-    words += [f"emulated: {emulated}"] if emulated else []
-    return f"Traffic (measured): {what}", "; ".join(words)
+def _amount(pane: Pane, quantity: str) -> str:
+    total = int(pane.matrix(quantity).sum())
+    return bytes_text(total) if quantity == "bytes" else count_text(total, "messages")
 
 
-def _amount(value: Any, quantity: str) -> str:
-    return bytes_text(int(value)) if quantity == "bytes" else count_text(int(value), "messages")
+def _heading(
+    drawn: list[Pane], view: str, tree: bool, quantity: str, *, narrow: bool
+) -> tuple[str, str]:
+    what = {"pairs": "From rank to rank", "time": "Over time", "network": "Load by link"}[view]
+    known = "bytes measured, times modelled" if tree else "measured"
+    amounts = " and ".join(_amount(pane, quantity) for pane in drawn)
+    pane = drawn[0]
+    span = max(one.replay.span for one in drawn)
+    words = [_when(pane, span)]
+    if tree and pane.network is not None:
+        words.append(plain(pane.network.name))
+    if not narrow:
+        words.append(plural(sum(len(one.replay) for one in drawn), "event"))
+        cells = panes.binned(max(one.replay.ranks for one in drawn))
+        words += [cells] if cells and view != "time" and not tree else []
+    emulated = next((one.replay.emulated for one in drawn if one.replay.emulated), "")
+    words += [f"emulated: {plain(emulated)}"] if emulated else []
+    return f"{what}: {amounts} ({known})", "; ".join(words)
+
+
+def _when(pane: Pane, span: float) -> str:
+    if pane.since is None and pane.until is None:
+        return f"all of {seconds_text(span)}"
+    until = seconds_text(span if pane.until is None else pane.until)
+    if pane.since is None:
+        return f"until {until} of {seconds_text(span)}"
+    return f"{seconds_text(pane.since)} to {until} of {seconds_text(span)}"

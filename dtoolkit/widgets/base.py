@@ -12,7 +12,7 @@ import weakref
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dtoolkit.widgets import exports
 from dtoolkit.widgets.controls import Choice, Control, Number, Upload, button
@@ -61,6 +61,9 @@ class Panel(Core):
     presets : dict
     """
 
+    more_exports: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    """Exports of this panel beside those of all: label to the method's name and a tip."""
+
     def __init__(
         self,
         groups: Sequence[tuple[str, Sequence[Any]]],
@@ -81,7 +84,7 @@ class Panel(Core):
         )
         saving = [
             button(label, self._guard(method), tip=tip, icon="download")
-            for label, (method, tip) in _EXPORTS.items()
+            for label, (method, tip) in {**_EXPORTS, **self.more_exports}.items()
         ]
         head = [("Start from", [self._preset])] if presets else []
         self._shell = Shell(

@@ -1,11 +1,13 @@
-"""What TrafficPanel records and reads: products, trainings and collectives on workers, files."""
+"""What TrafficPanel records, reads and writes: products, trainings, collectives, trace files."""
 
 from __future__ import annotations
 
+import json
+import math
 import tempfile
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,13 +18,16 @@ from dtoolkit.comm import Trace, all_reduce_scheduled
 from dtoolkit.spmm import distribute, plan
 from dtoolkit.training import tasks, train
 
-__all__ = ["RECORDS", "record", "record_code", "trace_file"]
+__all__ = ["MOST_RANKS", "RECORDS", "perfetto", "record", "record_code", "trace_file"]
+
+MOST_RANKS = 4096
+"""Ranks of a file that is taken: the matrices of more would fill the memory."""
 
 RECORDS = {
-    "product": "A sparse product, by columns and rows",
-    "oblivious": "The same product, everything sent",
-    "training": "Eight steps of training",
-    "scheduled": "An all-reduce scheduled by Themis",
+    "product": "Sparse products, joint plan",
+    "oblivious": "The same, whole rows sent",
+    "training": "Training: 8 steps, digits",
+    "scheduled": "All-reduce by Themis",
 }
 """What can be recorded: value to words."""
 
@@ -38,89 +43,95 @@ def record(cluster: Cluster, what: str) -> Trace:
         A key of ``RECORDS``.
     """
     before = len(cluster.trace)
-    _MAKERS[what](cluster)
-    launches = {event.launch for event in cluster.trace.events[before:]}
-    return cluster.trace.filter(launch=launches)
+    if what == "training":
+        train(cluster, tasks.digits(), steps=8)
+    elif what == "scheduled":
+        size = cluster.size
+        shape = (2, size // 2) if size % 2 == 0 and size > 2 else (size,)
+        cluster.run(_all_reduce, shape)
+    else:
+        A = data.power_law(2000, 8, seed=0)
+        made = plan(A, parts=cluster.size, strategy="joint" if what == "product" else what)
+        dA, dB = distribute(cluster, A, made), distribute(cluster, np.ones((2000, 64)), made)
+        for _ in range(3):
+            dA @ dB
+    return cluster.trace.filter(launch={e.launch for e in cluster.trace.events[before:]})
 
 
 def record_code(what: str) -> str:
     """Python that does what is recorded, on a cluster of that name."""
-    return _CODE[what]
-
-
-def _product(cluster: Cluster, strategy: str = "joint") -> None:
-    A = data.power_law(2000, 8, seed=0)
-    made = plan(A, parts=cluster.size, strategy=strategy)
-    dA, dB = distribute(cluster, A, made), distribute(cluster, np.ones((2000, 64)), made)
-    dA @ dB
-
-
-def _training(cluster: Cluster) -> None:
-    train(cluster, tasks.digits(), steps=8)
-
-
-def _scheduled(cluster: Cluster) -> None:
-    size = cluster.size
-    shape = (2, size // 2) if size % 2 == 0 and size > 2 else (size,)
-    cluster.run(_all_reduce, shape)
+    if what == "product":
+        return _PRODUCT.format(strategy="joint")
+    return _CODE.get(what) or _PRODUCT.format(strategy=what)
 
 
 def _all_reduce(ctx: Context, shape: tuple[int, ...]) -> float:
     return float(all_reduce_scheduled(ctx, torch.ones(250_000), shape, chunks=8).sum())
 
 
-_MAKERS: dict[str, Callable[[Cluster], None]] = {
-    "product": _product,
-    "oblivious": partial(_product, strategy="oblivious"),
-    "training": _training,
-    "scheduled": _scheduled,
-}
-
 _PRODUCT = """\
-import numpy as np
-
-import dtoolkit as dt
-
 A = dt.data.power_law(2000, 8, seed=0)
 plan = dt.plan(A, parts=cluster.size, strategy={strategy!r})
 dA = dt.distribute(cluster, A, plan)
 dB = dt.distribute(cluster, np.ones((2000, 64)), plan)
-C = dA @ dB
+for _ in range(3):
+    C = dA @ dB
 """
 
 _CODE = {
-    "product": _PRODUCT.format(strategy="joint"),
-    "oblivious": _PRODUCT.format(strategy="oblivious"),
-    "training": """\
-import dtoolkit as dt
-
-run = dt.train(cluster, dt.training.tasks.digits(), steps=8)
-""",
+    "training": "run = dt.train(cluster, dt.training.tasks.digits(), steps=8)\n",
     "scheduled": """\
-import torch
-
-from dtoolkit.comm import all_reduce_scheduled
-
 size = cluster.size
 shape = (2, size // 2) if size % 2 == 0 and size > 2 else (size,)
-cluster.run(lambda ctx: all_reduce_scheduled(ctx, torch.ones(250_000), shape, chunks=8).sum())
+
+def all_reduce(ctx, shape):
+    made = dt.comm.all_reduce_scheduled(ctx, torch.ones(250_000), shape, chunks=8)
+    return float(made.sum())
+
+cluster.run(all_reduce, shape)
 """,
 }
 
 
 def trace_file(name: str, content: bytes) -> Trace:
-    """Read what :meth:`Trace.save` wrote.
+    """Read what :meth:`Trace.save` wrote, by its name's ending.
 
     Raises
     ------
     ValueError
-        It is none, naming the file.
+        In words, naming the file as the person knows it.
     """
+    name = Path(name.replace("\\", "/")).name or "file"
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / (Path(name).name or "trace")
+        path = Path(folder, name)
         path.write_bytes(content)
         try:
-            return Trace.load(path)
-        except (ValueError, OSError) as error:
-            said = str(error).replace(str(path), name)
-            raise ValueError(f"{name} is no trace: {said}") from error
+            trace = Trace.load(path)
+        except (ValueError, OSError, RecursionError) as error:
+            raise ValueError(str(error).replace(str(path), name)) from error
+    most = max([trace.ranks, *(max(e.rank + 1, len(e.sent)) for e in trace.events)])
+    if most > MOST_RANKS:
+        raise ValueError(f"{name} is of {most:,} ranks: {MOST_RANKS:,} is the most shown here")
+    if sum(sum(event.sent) + event.received for event in trace) >= 2**62:
+        raise ValueError(f"{name} has more bytes than 64 bits can count")
+    for line, event in enumerate(trace.events, 2):
+        if not math.isfinite(event.start) or not event.start <= event.end < math.inf:
+            raise ValueError(
+                f"{name}, line {line}: an event from {event.start} to {event.end} seconds"
+            )
+    return trace
+
+
+def perfetto(traces: Mapping[str, Trace]) -> bytes:
+    """Write traces in the Chrome trace event format; several are processes of one file."""
+    files = [trace.chrome() for trace in traces.values()]
+    if len(files) == 1:
+        return json.dumps(files[0]).encode()
+    events: list[dict[str, Any]] = []
+    for number, (name, file) in enumerate(zip(traces, files, strict=True)):
+        for event in file["traceEvents"]:
+            event["pid"] = number
+            if event["name"] == "process_name":
+                event["args"] = {"name": name}
+            events.append(event)
+    return json.dumps({**files[0], "traceEvents": events}).encode()

@@ -1,23 +1,26 @@
-"""TrafficPanel: what ranks sent each other, live or recorded, one trace or two side by side."""
+"""TrafficPanel: what ranks sent each other, live or recorded, played back, one or two together."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-from typing import TYPE_CHECKING, Any
+import weakref
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import ipywidgets as ipw
 import plotly.graph_objects as go
 
 from dtoolkit.cluster import Cluster
-from dtoolkit.comm import Trace
-from dtoolkit.figures.html import table as html_table
-from dtoolkit.figures.theme import Mode, bytes_text, plural, seconds_text
-from dtoolkit.figures.traffic_views import played, span_of, traffic_views
+from dtoolkit.comm import Network, Replay, Trace
+from dtoolkit.comm.tracefile import pack_trace
+from dtoolkit.figures.theme import Mode, plural
+from dtoolkit.figures.traffic_views import traffic_views
+from dtoolkit.widgets import traffic_clock, traffic_controls, traffic_text
 from dtoolkit.widgets.base import Panel
-from dtoolkit.widgets.controls import Choice, Number, Upload, button
-from dtoolkit.widgets.recordings import RECORDS, record, record_code, trace_file
-from dtoolkit.widgets.work import Job
+from dtoolkit.widgets.controls import Choice, Upload, button
+from dtoolkit.widgets.recordings import RECORDS, perfetto, record, trace_file
+from dtoolkit.widgets.traffic_controls import END, GIVEN, NONE, OTHER, Filter
+from dtoolkit.widgets.traffic_text import Shown
+from dtoolkit.widgets.work import Job, Throttle
 from dtoolkit.widgets.workers import Workers
 
 if TYPE_CHECKING:
@@ -25,39 +28,40 @@ if TYPE_CHECKING:
 
 __all__ = ["TrafficPanel"]
 
-_ALL, _NONE, _LIVE, _GIVEN = "all", "none", "live", "given"
-_FOLLOW = 0.3  # seconds between two looks at a trace that grows
-_TICK = 0.1  # seconds between two pictures of a playback
-_PLAY = 6.0  # seconds that a playback takes at speed 1
+_TELL = 1.0  # seconds between two status lines meanwhile: a screen reader reads them
 
-PRESETS: dict[str, dict[str, Any]] = {
-    "Who sends to whom": {},
-    "When": {"view": "time"},
-    "The load of links": {"view": "network"},
-}
-"""Name to settings that differ from the defaults; the first is the start."""
+_SOURCES = ("trace", "beside")
+_NOTHING = {NONE: "nothing"}
+_STAY = (*_SOURCES, "record", "workers")  # settings that presets leave alone
 
 
 class TrafficPanel(Panel):
-    """See what ranks sent each other: by pairs, over time, as a network; filtered, played back.
+    """See who sent what to whom and when: live or recorded, filtered, played back, side by side.
 
-    "Record on the workers" runs a product, a training or a collective, and keeps its trace; files
-    that :meth:`dtoolkit.comm.Trace.save` wrote can be uploaded; a cluster is followed live.
+    "Run on the workers" runs a product, a training or a collective, and keeps its trace; a file
+    that :meth:`dtoolkit.comm.Trace.save` wrote can be uploaded; the trace of a cluster is followed
+    while others use it.
 
     Parameters
     ----------
     trace : Trace or Cluster, optional
-        What is shown first; the trace of a cluster grows while others use it.
+        What is shown first, and followed as it grows. A cluster is also what runs on.
     other : Trace, optional
         What is laid beside it.
     cluster : Cluster, optional
-        Where to record, and what to follow. By default the panel starts workers when it first runs
-        something, shares them with other panels, and closes them when it is closed.
+        What runs on, where `trace` is not it; its trace is shown where there is no other. By
+        default the panel starts workers when it first runs something, shares them with other
+        panels, and closes them when it is closed.
 
     Attributes
     ----------
     traces : dict of str to Trace
         What can be chosen, by key.
+    replays : dict of str to Replay
+        What is shown, one or two, by name, after the filters.
+    following : bool
+        Whether traces that grow are drawn as they grow.
+    playing : bool
 
     Examples
     --------
@@ -66,6 +70,10 @@ class TrafficPanel(Panel):
     """
 
     title = "Traffic: who sent what to whom, and when"
+    more_exports: ClassVar = {
+        "Perfetto (JSON)": ("_export_perfetto", "For ui.perfetto.dev and chrome://tracing"),
+        "Trace (file)": ("_export_trace", "To be uploaded again, or read by dt.comm.Trace.load"),
+    }
 
     def __init__(
         self, trace: Any = None, other: Trace | None = None, *, cluster: Cluster | None = None
@@ -74,230 +82,313 @@ class TrafficPanel(Panel):
             trace, cluster = None, trace
         for name, one in (("trace", trace), ("other", other)):
             if one is not None and not isinstance(one, Trace):
-                raise TypeError(f"{name}={one!r} is no trace: wanted a Trace or a Cluster")
+                raise TypeError(f"{name} is a {type(one).__name__}: wanted a Trace or a Cluster")
         self.traces: dict[str, Trace] = {}
-        self._words: dict[str, str] = {}
+        self._names: dict[str, str] = {}
         if trace is not None:
-            self.traces[_GIVEN], self._words[_GIVEN] = trace, "the one given"
-        if cluster is not None:
-            self.traces[_LIVE], self._words[_LIVE] = cluster.trace, "live: the cluster's"
+            self._keep(GIVEN, "the trace given", trace)
+        elif cluster is not None:
+            self._keep(GIVEN, "the cluster's, live", cluster.trace)
         if other is not None:
-            self.traces["other"], self._words["other"] = other, "the other one given"
-        self._number = 0
-        self._kinds: dict[str, tuple[str, int]] = {}  # what was recorded, on how many workers
+            self._keep(OTHER, "the other one given", other)
+        self.replays: dict[str, Replay] = {}
+        self.following, self.playing = True, False
+        self._own_trace = trace is not None
+        self._frozen: dict[str, Trace] = {}
+        self._gone: list[str] = []
+        self._laid: dict[Any, Replay] = {}
+        self._wires: list[tuple[Network | None, str]] = []
         self._workers = Workers(type(self).__name__, cluster)
+        self._emulated = None if cluster is None else cluster.emulate
+        self._tasks: list[Any] = []
+        self.retell = Throttle(self._guard("_tell"), _TELL)
         self._upload = Upload(
-            "Upload a trace", ".jsonl,.json,.trace,.gz", self._guard("_take_file")
+            "Upload a trace",
+            ".trace,.jsonl,.json,.gz",
+            self._guard("_take_file"),
+            tip="What Trace.save wrote",
         )
+        self._follow = button("Stop following", self._guard("follow"), icon="eye")
+        self._follow.layout.display = None if self._growing() else "none"
         self._play = button("Play", self._guard("play"), icon="play")
-        self._follow = button("Follow live", self._guard("follow"), icon="eye")
-        self._perfetto = button("Perfetto (JSON)", self._guard("_export_perfetto"), icon="download",
-                                tip="For ui.perfetto.dev and chrome://tracing")  # fmt: skip
         super().__init__(
-            _groups(self._offered(), self._upload, [self._play, self._follow, self._perfetto]),
-            run="Record on the workers",
-            presets=PRESETS,
+            traffic_controls.groups(
+                self._names,
+                self._emulated,
+                None if cluster is None else cluster.size,
+                taking=self._upload,
+                follow=self._follow,
+                play=self._play,
+            ),
+            run="Run on the workers",
+            presets=traffic_controls.PRESETS,
         )
-        if cluster is None:
-            self._follow.disabled = True
+        if self.traces.keys() > {OTHER}:
+            self._choose(GIVEN, OTHER)
         self.on_close(self._workers.release)
         self.reset()
-        if other is not None:
-            self.set(beside="other")
+        self._spawn(traffic_clock.followed)
 
     # ------------------------------------------------------------------- what it shows
 
-    def shown(self) -> dict[str, Trace]:
-        """Return the one or two traces that are shown, by name, after the filters."""
-        s = self.settings
-        names = [s["trace"], *([s["beside"]] if s["beside"] != _NONE else [])]
-        found = {}
-        for name in names:
-            trace = self.traces.get(name, Trace())
-            words = self._words.get(name, "nothing yet")
-            found[words if words not in found else f"{words} (again)"] = trace.filter(
-                operation=None if s["operation"] == _ALL else s["operation"],
-                phase=None if s["phase"] == _ALL else s["phase"].removeprefix("phase "),
-            )
-        return found
-
     def figure(self, mode: Mode = "auto") -> go.Figure:
-        """Draw the traces side by side."""
+        """Draw what is shown, as far as it is played."""
         s = self.settings
+        since, until = self._window() if self.replays else (None, None)
+        networks = [network for network, _ in self._wires if network is not None]
         return traffic_views(
-            self.shown(), view=s["view"], quantity=s["quantity"], share=s["until"] / 100,
-            width=self.room, mode=mode,
-        )  # fmt: skip
+            self.replays or {"nothing yet": Replay(Trace())},
+            view=s["view"],
+            quantity=s["quantity"],
+            since=since,
+            until=until,
+            network=networks if len(networks) == len(self.replays) > 0 else None,
+            beside=self.wide,
+            width=self.room,
+            mode=mode,
+        )
 
     def table(self) -> pd.DataFrame:
-        """Return the events that are shown, one row each, with the name of their trace."""
-        import pandas as pd
+        """Return the numbers of the figure, with the name of the trace in the first column.
 
-        frames = [
-            played(trace, self.settings["until"] / 100).frame().assign(trace=name)
-            for name, trace in self.shown().items()
-        ]
-        return pd.concat(frames, ignore_index=True)
+        Returns
+        -------
+        DataFrame
+            Of the pairs and the network: :meth:`Replay.pairs`; over time: :meth:`Replay.frame`.
+        """
+        return traffic_text.frames(
+            self.replays, "frame" if self.settings["view"] == "time" else "pairs", *self._window()
+        )
+
+    def phases(self) -> pd.DataFrame:
+        """Return the sums by phase (:meth:`Replay.phases`), by trace."""
+        return traffic_text.frames(self.replays, "phases", *self._window())
 
     def code(self) -> str:
-        """Return Python that makes the figure from a trace."""
-        s = self.settings
-        keys = [s["trace"], *([s["beside"]] if s["beside"] != _NONE else [])]
-        lines = ["import dtoolkit as dt", ""]
-        names = []
-        for number, key in enumerate(keys):
-            name = f"trace{number or ''}"
-            lines += self._source(key, name)
-            if s["phase"] != _ALL or s["operation"] != _ALL:
-                operation = None if s["operation"] == _ALL else s["operation"]
-                phase = None if s["phase"] == _ALL else s["phase"].removeprefix("phase ")
-                lines.append(f"{name} = {name}.filter(operation={operation!r}, phase={phase!r})")
-            names.append(f"{self._words.get(key, key)!r}: {name}")
-        lines += [
-            f"figure = dt.figures.traffic_views(\n    {{{', '.join(names)}}},\n"
-            f"    view={s['view']!r}, quantity={s['quantity']!r}, share={s['until'] / 100!r},\n)",
-            "figure  # a last line shows it in a notebook",
-        ]
-        return "\n".join(lines) + "\n"
+        """Return Python that makes the figure and its numbers."""
+        if not self.replays:
+            return "# Nothing is shown yet.\n"
+        return traffic_text.code(
+            self.settings,
+            self._shown(),
+            [code for _, code in self._wires],
+            own_cluster=self._workers.given is None,
+            own_trace=self._own_trace,
+        )
 
     # --------------------------------------------------------------------- what it does
 
     async def update(self, job: Job) -> None:
-        """Offer what can be filtered, and say what is shown."""
-        self._offer()
-        self.redraw()
-        self._shell.below.value = self._tabulated()
-        self.say(self._said())
+        """Lay out what is shown, and say what it is."""
+        self._settle()
+        await self._lay(job.in_thread)
+        self._wire()
+        self._show()
+        self._tell()
 
     async def execute(self, job: Job) -> None:
         """Run what is to be recorded, and show its trace."""
         s = self.settings
         job.name = "the recording"
-        if self._workers.running is None:
+        self.pause()
+        if s["workers"] > 1 and self._workers.running is None:
             self.say(f"Starting {plural(s['workers'], 'worker')}, which takes some seconds …")
         cluster = await self._workers.get(job, s["workers"], what="Workers")
         async with self._workers.turn(cluster, lambda words: self.say(f"Waiting {words} …")):
             self.say(f"Recording: {RECORDS[s['record']]} …")
             trace = await job.in_thread(record, cluster, s["record"])
-        self._number += 1
-        key = f"recorded {self._number}"
-        self._add(
-            key, f"{self._number}: {RECORDS[s['record']]}, {plural(s['workers'], 'rank')}", trace
-        )
-        self._kinds[key] = s["record"], s["workers"]
+        key = f"{s['record']} {s['workers']}"
+        self._keep(key, f"{RECORDS[s['record']]}, {plural(s['workers'], 'rank')}", trace)
+        self._choose(key)
         await self.update(job)
 
     def play(self, _: Any = None) -> None:
-        """Play the trace back from its beginning, or from where it was paused."""
-        self._start("running", "the playback", self._playing)
+        """Play from the position on, from the beginning if that is the end; or pause."""
+        if self.playing:
+            self.pause()
+            return
+        if not self.replays:
+            raise ValueError("there is nothing to play: run something, or upload a trace")
+        self.playing = True
+        if self.settings["position"] >= END:
+            self.place(0)
+        if not self._spawn(traffic_clock.played):  # in a script nobody sees it go by
+            self.place(END)
+            self.pause()
+        self._label()
+
+    def pause(self) -> None:
+        """Stay where it is."""
+        if self.playing:
+            self.playing = False
+            self._label()
+            self._show()
+            self._tell()
+            self._name_preset()
 
     def follow(self, _: Any = None) -> None:
-        """Show the cluster's trace as it grows, until Stop."""
-        if _LIVE not in self.traces:
-            raise ValueError("there is no cluster to follow: make the panel with one")
-        with self.quietly():
-            self.controls["trace"].set(_LIVE)
-        self._start("running", "following", self._following)
+        """Draw traces as they grow, or stop doing so: what is shown stays as it is then."""
+        self.following = not self.following
+        grown = () if self.following else self._growing()
+        self._frozen = {key: self.traces[key].filter() for key in grown}
+        self._label()
+        self._recompute()
+
+    def close(self) -> None:
+        """End what goes on and take the panel away, with all that it started."""
+        for task in self._tasks:
+            task.cancel()
+        super().close()
 
     # ------------------------------------------------------------------- behind the scenes
 
-    async def _playing(self, job: Job) -> None:
-        position = self.controls["until"]
-        at = 0 if position.value >= 100 else position.value
-        step = 100 * _TICK / _PLAY * self.settings["speed"] / 100
-        exact = float(at)
-        while exact < 100:
-            exact = min(100.0, exact + step)
-            with self.quietly():
-                position.set(round(exact))
-            self.progress(round(exact), 100)
-            self.redraw()
-            self.say(self._said())
-            await asyncio.sleep(_TICK)
+    def _keep(self, key: str, words: str, trace: Trace) -> None:
+        self.traces[key], self._names[key] = trace, words
 
-    async def _following(self, job: Job) -> None:
-        seen = -1
-        trace = self.traces[_LIVE]
-        while True:
-            if len(trace) != seen:
-                seen = len(trace)
-                await self.update(job)
-            await asyncio.sleep(_FOLLOW)
+    def _growing(self) -> list[str]:
+        return [key for key in (GIVEN, OTHER) if key in self.traces]
 
-    def _choice(self, change: Any) -> None:
-        if self._state.activity != "running":  # a playback moves the position itself
-            super()._choice(change)
+    def _shown(self) -> list[Shown]:
+        """The traces that are shown, and how they are filtered."""
+        found: list[Shown] = []
+        for number, name in enumerate(_SOURCES):
+            key = self.settings[name]
+            if key not in self.traces:
+                continue
+            wanted = {n: self._filter(n).wanted for n in ("phase", "operation")}
+            kept: dict[str, Any] = {n: one for n, one in wanted.items() if one is not None}
+            launch = self._filter("launch_beside" if number else "launch").wanted
+            if launch is not None:
+                kept["launch"] = int(launch)
+            again = " (again)" if any(key == one.key for one in found) else ""
+            trace = self._frozen.get(key, self.traces[key])
+            found.append(Shown(key, self._names[key] + again, trace, kept))
+        return found
+
+    def _filter(self, name: str) -> Filter:
+        control = self.controls[name]
+        assert isinstance(control, Filter)
+        return control
+
+    def _settle(self) -> None:
+        """Offer what the traces have, and show the controls that matter."""
+        s = self.settings
+        traces = [self._frozen.get(s[n], self.traces.get(s[n], Trace())) for n in _SOURCES]
+        events = [one.events for one in traces]
+        with self.quietly():
+            self._gone += traffic_controls.offer(self.controls, *events)
+        traffic_controls.fit(self.controls, s, beside=bool(events[1]))
+
+    async def _lay(self, run: Callable[..., Awaitable[Any]]) -> bool:
+        """Lay the traces out for questions; False, and nothing, if others were chosen meanwhile."""
+        laid: dict[Any, Replay] = {}
+        replays = {}
+        wanted = self._shown()
+        for one in wanted:
+            key = one.state()
+            laid[key] = self._laid.get(key) or await run(one.replay)
+            replays[one.name] = laid[key]
+        same = [one.question for one in wanted] == [one.question for one in self._shown()]
+        if same:
+            self._laid, self.replays = laid, replays
+        return same
+
+    def _wire(self) -> None:
+        """Build the network for each trace, where one is drawn."""
+        s = self.settings
+        for name in ("between", "inside", "latency"):
+            self.controls[name].parsed()  # type: ignore[attr-defined]
+        self._wires = []
+        self._wires = [
+            traffic_controls.wired(s, one.ranks, self._emulated)
+            for one in self.replays.values()
+            if s["view"] == "network" and one.ranks
+        ]
+
+    def _window(self) -> tuple[float | None, float | None]:
+        """Seconds that count."""
+        s = self.settings
+        span = max((one.span for one in self.replays.values()), default=0.0)
+        return traffic_controls.window(s, span)
+
+    def _show(self) -> None:
+        self.redraw()
+        self._shell.below.value = traffic_text.tabulated(self.replays, *self._window())
+
+    def _tell(self) -> None:
+        if not self.replays:
+            self.say("No trace is here yet: press Run on the workers, or upload one.")
+            return
+        live = self.following and any(self.settings[n] in self._growing() for n in _SOURCES)
+        notes, self._gone = self._gone, []
+        self.say(traffic_text.said(self.replays, *self._window(), live=live, notes=notes))
+
+    def _choose(self, key: str, beside: str | None = None) -> None:
+        """Offer all traces, and choose one, or two."""
+        with self.quietly():
+            for name, none, wanted in (("trace", {}, key), ("beside", _NOTHING, beside)):
+                choice = self.controls[name]
+                assert isinstance(choice, Choice)
+                choice.offer({**none, **self._names}, wanted)
+
+    def _settings_of(self, preset: str) -> dict[str, Any]:
+        """Presets are of how it is shown; the traces stay."""
+        return {**super()._settings_of(preset), **{n: self.settings[n] for n in _STAY}}
+
+    def _label(self) -> None:
+        """Name the buttons by what they will do."""
+        self._play.description = "Pause" if self.playing else "Play"
+        self._play.icon = "pause" if self.playing else "play"
+        self._follow.description = "Stop following" if self.following else "Follow"
+
+    def place(self, position: int) -> None:
+        """Go to a position without computing anew."""
+        with self.quietly():
+            self.controls["position"].set(position)
+        self.redraw()
 
     def _enable(self, enabled: bool) -> None:
         super()._enable(enabled)
         self._upload.enable(enabled)
         self._play.disabled = not enabled
-        self._follow.disabled = not enabled or _LIVE not in self.traces
 
-    def _offered(self) -> dict[str, str]:
-        return dict(self._words) or {_NONE: "none yet: record one"}
+    def _spawn(self, make: Callable[[Any], Any]) -> bool:
+        """Let something go on beside the panel's job, if an event loop runs."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return False
+        self._tasks = [task for task in self._tasks if not task.done()]
+        self._tasks.append(loop.create_task(make(weakref.ref(self))))
+        return True
 
-    def _add(self, key: str, words: str, trace: Trace) -> None:
-        self.traces[key], self._words[key] = trace, words
-        with self.quietly():
-            _choice_of(self, "trace").offer(self._offered(), key)
-            _choice_of(self, "beside").offer({_NONE: "nothing", **self._words})
-
-    def _offer(self) -> None:
-        """Offer the phases and operations that the traces have."""
-        events = [e for key in self._chosen() for e in self.traces.get(key, Trace()).events]
-        phases = sorted({event.phase for event in events})
-        operations = sorted({event.operation for event in events})
-        with self.quietly():
-            named = {f"phase {p}": p or "outside of any phase" for p in phases}
-            _choice_of(self, "phase").offer({_ALL: "all", **named})
-            _choice_of(self, "operation").offer({_ALL: "all", **{o: o for o in operations}})
-
-    def _chosen(self) -> list[str]:
-        return [self.settings["trace"], self.settings["beside"]]
-
-    def _source(self, key: str, name: str) -> list[str]:
-        if key in self._kinds:
-            what, workers = self._kinds[key]
-            made = record_code(what).splitlines()
-            given = self._workers.given is not None
-            cluster = [] if given else [f"cluster = dt.Cluster(workers={workers})"]
-            return [*cluster, "before = len(cluster.trace)", *made,
-                    "launches = {e.launch for e in cluster.trace.events[before:]}",
-                    f"{name} = cluster.trace.filter(launch=launches)"]  # fmt: skip
-        if key == _LIVE:
-            return [f"{name} = cluster.trace"]
-        if key.startswith("file "):
-            return [f"{name} = dt.comm.Trace.load({key[5:]!r})"]
-        return [f"# {name}: {self._words.get(key, 'no trace yet')}"]
-
-    def _said(self) -> str:
-        parts = []
-        for name, trace in self.shown().items():
-            part = played(trace, self.settings["until"] / 100)
-            first, last = span_of(trace)
-            parts.append(
-                f"{name}: {plural(len(part), 'event')}, {bytes_text(part.total)} sent, "
-                f"{seconds_text(last - first)} (measured)"
-            )
-        return "; ".join(parts) + "."
-
-    def _tabulated(self) -> str:
-        rows = []
-        for name, trace in self.shown().items():
-            frame = trace.frame()
-            for phase, some in frame.groupby("phase"):
-                rows.append([name, str(phase) or "–", f"{len(some):,}",
-                             bytes_text(int(some["bytes_sent"].sum())),
-                             seconds_text(float(some["seconds"].sum()))])  # fmt: skip
-        if not rows:
-            return ""
-        head = ["trace", "phase", "events", "sent", "time in it, all ranks"]
-        return html_table(head, rows[:24], caption="By phase (measured).", label="By phase")
+    async def look_again(self) -> None:
+        """Lay out anew what has grown; a job that goes on will do so itself."""
+        if not self.following or self._state.activity == "working":
+            return
+        if all(one.state() in self._laid for one in self._shown()):
+            return
+        self._settle()
+        if await self._lay(asyncio.to_thread):
+            self._wire()
+            self._show()
+            if self._state.activity == "idle":
+                self.retell()
 
     def _export_perfetto(self, _: Any) -> None:
-        trace = next(iter(self.shown().values()))
-        self._save("perfetto.json", json.dumps(trace.chrome()).encode(), "application/json")
+        self._save("perfetto.json", perfetto(self._parts()), "application/json")
+
+    def _export_trace(self, _: Any) -> None:
+        part = next(iter(self._parts().values()))
+        packed = pack_trace(part.events, part.ranks, part.clock_error, part.emulated)
+        self._save("trace.jsonl.gz", packed, "application/gzip")
+
+    def _parts(self) -> dict[str, Trace]:
+        """The traces that are shown, filtered, for files."""
+        parts = {one.name: one.trace.filter(**one.kept) for one in self._shown()}
+        if not parts:
+            raise ValueError("there is no trace yet to be exported")
+        return parts
 
     def _take_file(self, name: str, content: bytes) -> None:
         self._start("working", f"reading {name}", lambda job: self._read(job, name, content))
@@ -305,45 +396,6 @@ class TrafficPanel(Panel):
     async def _read(self, job: Job, name: str, content: bytes) -> None:
         self.say(f"Reading {name} …")
         trace = await job.in_thread(trace_file, name, content)
-        self._add(f"file {name}", f"file: {name}", trace)
+        self._keep(f"file {name}", name, trace)
+        self._choose(f"file {name}")
         await self.update(job)
-
-
-def _choice_of(panel: TrafficPanel, name: str) -> Choice:
-    choice = panel.controls[name]
-    assert isinstance(choice, Choice)
-    return choice
-
-
-def _groups(
-    offered: dict[str, str], taking: Upload, buttons: list[Any]
-) -> list[tuple[str, list[Any]]]:
-    views = {"pairs": "Pairs of ranks", "time": "Time", "network": "Network"}
-    play, follow, perfetto = buttons
-    keep = ipw.Box([follow, perfetto], layout={"flex_flow": "row wrap", "overflow": "visible"})
-    keep.add_class("dtk-buttons")
-    absent = dict.fromkeys(
-        [_LIVE, _GIVEN, "other"], "the settings want a trace that their panel was made with"
-    )
-    what = [
-        Choice("trace", "Trace", offered, absent=absent),
-        Choice("beside", "Beside it", {_NONE: "nothing", **offered}, _NONE, absent=absent),
-        taking,
-        keep,
-    ]
-    how = [
-        Choice("view", "View", views),
-        Choice("quantity", "Quantity", {"bytes": "bytes", "messages": "messages"}),
-        Choice("phase", "Phase", {_ALL: "all"}),
-        Choice("operation", "Operation", {_ALL: "all"}),
-    ]
-    when = [
-        Number("until", "Until (%)", 100, 0, 100, tip="Of the time of the trace"),
-        Number("speed", "Speed (%)", 100, 10, 1000, tip="100: six seconds"),
-        play,
-    ]
-    new = [
-        Choice("record", "Record", RECORDS),
-        Number("workers", "Workers", 4, 1, 16),
-    ]
-    return [("Trace", what), ("Show", how), ("Play back", when), ("Record", new)]
