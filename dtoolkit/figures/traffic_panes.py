@@ -94,8 +94,7 @@ class Pane:
 
     def axes(self, x: dict[str, Any], y: dict[str, Any]) -> dict[str, Any]:
         """Its axes; kind and mode of ticks are always stated, since a page keeps the old ones."""
-        common = {"type": "linear", "visible": True, "showgrid": False, "zeroline": False,
-                  "tickvals": None, "ticktext": None, "tickangle": 0}  # fmt: skip
+        common = {"type": "linear", "showgrid": False, "showticklabels": True, "tickangle": 0}
         return {
             f"xaxis{self.tag}": {**common, "domain": self.x, "anchor": f"y{self.tag}", **x},
             f"yaxis{self.tag}": {**common, "domain": self.y, "anchor": f"x{self.tag}", **y},
@@ -266,7 +265,9 @@ def circles(panes: list[Pane], quantity: str) -> Drawn:
                 showlegend=False,
             )
         )
-        hidden = {"visible": False, "range": [-1.15, 1.15], "title": {"text": ""}, **ticks(False)}
+        # Not made invisible: a page does not draw what comes to such an axis later.
+        hidden = {"range": [-1.15, 1.15], "title": {"text": ""}, "showticklabels": False,
+                  "ticks": "", "linecolor": "rgba(0,0,0,0)", **ticks(False)}  # fmt: skip
         axes |= pane.axes(hidden, hidden)
     return data, axes
 
@@ -298,6 +299,8 @@ def trees(panes: list[Pane]) -> Drawn:
         modes = [
             {"tickmode": "array"} if "tickvals" in axis else ticks(False, about=8) for axis in given
         ]
+        if pane.y == panes[0].y and pane.x != panes[0].x and pane.network == panes[0].network:
+            given[1] |= {"title": {"text": ""}, "showticklabels": False}  # the first one has them
         axes |= pane.axes({**modes[0], **given[0]}, {**modes[1], **given[1], "ticks": ""})
     return data, axes
 

@@ -32,6 +32,7 @@ VIEWS = ("pairs", "time", "network")
 """Names of the views."""
 
 _MARGIN = {"l": 62, "r": 96, "t": 96, "b": 56}
+_LEGEND = 22  # pixels below a timeline
 _GAP = 84  # pixels between pictures beside each other
 _BETWEEN = 92  # between pictures below each other: an axis and a caption
 _USUAL = {True: 820, False: 540}
@@ -97,7 +98,9 @@ def traffic_views(
         raise ValueError(f"network: got {len(networks)} for {len(replays)} traces")
     tree = view == "network" and networks[0] is not None
     high = [_high(view, one, net) for one, net in zip(replays, networks, strict=True)]
-    places, height, legend = _places(view, tree, high, beside, width or _USUAL[beside])
+    places, room = _places(view, tree, high, beside, width or _USUAL[beside])
+    margin = {**_MARGIN, "b": _MARGIN["b"] + (_LEGEND if view == "time" else 0)}
+    height = room + margin["t"] + margin["b"]
     drawn = [
         Pane(one, net, since, until, number, *place)
         for number, (one, net, place) in enumerate(zip(replays, networks, places, strict=True))
@@ -111,7 +114,6 @@ def traffic_views(
     else:
         data, axes = panes.circles(drawn, quantity)
     shared = base_layout(mode=mode)["xaxis"]
-    empty = not any(len(one) for one in replays)
     head, below = _heading(drawn, view, tree, quantity, narrow=(width or 820) < _NARROW)
     return go.Figure(
         data=data,
@@ -132,7 +134,7 @@ def traffic_views(
             else [],
             annotations=[
                 *_captions(list(traces), drawn, quantity, alone=len(drawn) == 1),
-                *([notice("nothing was recorded yet")] if empty else []),
+                *[_empty(pane) for pane in drawn if not len(pane.replay)],
             ],
             hovermode="closest",
             showlegend=view == "time",
@@ -140,13 +142,13 @@ def traffic_views(
                 "orientation": "h",
                 "x": 0,
                 "xanchor": "left",
-                "y": legend,
+                "y": -50 / room,
                 "yanchor": "top",
                 "itemsizing": "constant",
                 "font": {"size": 12},
                 "bgcolor": "rgba(0,0,0,0)",
             },
-            margin=_MARGIN,
+            margin=margin,
             width=width,
             height=height,
             autosize=width is None,
@@ -157,7 +159,7 @@ def traffic_views(
 def _high(view: str, replay: Replay, network: Network | None) -> int:
     """Pixels of a picture of its own height; 0 of one that is a square."""
     if view == "time":
-        return min(max(30 * replay.ranks, 110), 420)
+        return min(max(32 * replay.ranks, 128), 420)
     if view == "network" and network is not None:
         return panes.tree_height(network)
     return 0
@@ -165,11 +167,8 @@ def _high(view: str, replay: Replay, network: Network | None) -> int:
 
 def _places(
     view: str, tree: bool, high: list[int], beside: bool, width: int
-) -> tuple[list[tuple[list[float], list[float], float]], int, float]:
-    """Where the pictures are in shares of the figure, and the pixels of a square's side.
-
-    Returns also the height of the figure, and where its legend is.
-    """
+) -> tuple[list[tuple[list[float], list[float], float]], int]:
+    """Where the pictures are, in shares of their room and in pixels of width; and its height."""
     inside = max(width - _MARGIN["l"] - _MARGIN["r"], 200)
     many = len(high)
     row = many == 2 and beside and view != "time"
@@ -177,7 +176,6 @@ def _places(
     square = view != "time" and not tree
     side = min(wide, _MOST_SIDE) if square else wide
     pixels = [round(side) if square else one for one in high]
-    legend = 40 + 22 * (view == "time")
     below = max(pixels) if row else sum(pixels) + _BETWEEN * (many - 1)
     found: list[tuple[list[float], list[float], float]] = []
     top = float(below)
@@ -187,12 +185,7 @@ def _places(
         found.append((across, [max(top - one, 0) / below, top / below], side))
         if not row:
             top -= one + _BETWEEN
-    total = round(below + _MARGIN["t"] + _MARGIN["b"] + (legend if view == "time" else 0))
-    if view == "time":  # room below for the legend
-        share = below / (below + legend)
-        found = [(x, [1 - (1 - v) * share for v in y], s) for x, y, s in found]
-        return found, total, (legend - 44) / (below + legend)
-    return found, total, 0.0
+    return found, round(below)
 
 
 def _captions(
@@ -218,6 +211,12 @@ def _captions(
     ]
 
 
+def _empty(pane: Pane) -> dict[str, Any]:
+    """Say in the middle of a picture that there is nothing in it."""
+    x, y = sum(pane.x) / 2, sum(pane.y) / 2
+    return {**notice("no events"), "x": x, "y": y, "font": {"size": 13}}
+
+
 def _amount(pane: Pane, quantity: str) -> str:
     total = int(pane.matrix(quantity).sum())
     return bytes_text(total) if quantity == "bytes" else count_text(total, "messages")
@@ -227,6 +226,8 @@ def _heading(
     drawn: list[Pane], view: str, tree: bool, quantity: str, *, narrow: bool
 ) -> tuple[str, str]:
     what = {"pairs": "From rank to rank", "time": "Over time", "network": "Load by link"}[view]
+    if not any(len(pane.replay) for pane in drawn):
+        return "Nothing was recorded yet", "run something on workers, or read a trace"
     known = "bytes measured, times modelled" if tree else "measured"
     amounts = " and ".join(_amount(pane, quantity) for pane in drawn)
     pane = drawn[0]

@@ -24,10 +24,10 @@ MOST_RANKS = 4096
 """Ranks of a file that is taken: the matrices of more would fill the memory."""
 
 RECORDS = {
-    "product": "Sparse products, joint plan",
-    "oblivious": "The same, whole rows sent",
-    "training": "Training: 8 steps, digits",
-    "scheduled": "All-reduce by Themis",
+    "product": "Product, joint",
+    "oblivious": "Product, oblivious",
+    "training": "Training, 8 steps",
+    "scheduled": "All-reduce, Themis",
 }
 """What can be recorded: value to words."""
 

@@ -148,7 +148,7 @@ def groups(
         Of that cluster.
     taking, follow, play : Upload and buttons
     """
-    wires = {MEASURED: "none: a link for each pair"}
+    wires = {MEASURED: "a link for each pair"}
     wires |= {EMULATED: f"emulated: {emulated.name}"} if emulated is not None else {}
     traces = [
         Source("trace", "Trace", offered or {NONE: "none yet: run one"}),

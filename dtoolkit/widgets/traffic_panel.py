@@ -65,8 +65,7 @@ class TrafficPanel(Panel):
 
     Examples
     --------
-    >>> panel = dt.widgets.TrafficPanel(cluster)  # doctest: +SKIP
-    >>> panel.set(view="time", phase="spmm/column")
+    >>> dt.widgets.TrafficPanel(cluster)  # doctest: +SKIP
     """
 
     title = "Traffic: who sent what to whom, and when"
@@ -198,7 +197,7 @@ class TrafficPanel(Panel):
             self.say(f"Recording: {RECORDS[s['record']]} …")
             trace = await job.in_thread(record, cluster, s["record"])
         key = f"{s['record']} {s['workers']}"
-        self._keep(key, f"{RECORDS[s['record']]}, {plural(s['workers'], 'rank')}", trace)
+        self._keep(key, f"{RECORDS[s['record']]} on {s['workers']}", trace)
         self._choose(key)
         await self.update(job)
 
