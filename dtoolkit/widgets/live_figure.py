@@ -51,7 +51,7 @@ class LiveFigure:
             widget.data = widget.data[:same]
         with widget.batch_update():
             for trace, before, after in zip(widget.data, old["data"], new["data"], strict=False):
-                _apply(trace, _difference(before, after))
+                _apply(trace, _difference(before, after, leaves=True))
             _apply(widget.layout, _difference(old["layout"], new["layout"]))
         if same < len(kinds):
             widget.add_traces(new["data"][same:])
@@ -125,14 +125,24 @@ def _common(old: list[str], new: list[str]) -> int:
     return same
 
 
-def _difference(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """Return what changed, at any depth; what is gone becomes None."""
+def _difference(
+    old: dict[str, Any], new: dict[str, Any], *, leaves: bool = False
+) -> dict[str, Any]:
+    """Return what changed, at any depth; what is gone becomes None, with `leaves` leaf by leaf.
+
+    Traces need the latter: all of them are changed in one message, and Plotly refuses one in which
+    the whole of something goes in one trace, and a part of it changes in another.
+    """
     changed: dict[str, Any] = dict.fromkeys(old.keys() - new.keys())
+    if leaves:
+        for key in changed:
+            if isinstance(old[key], dict):
+                changed[key] = _difference(old[key], {}, leaves=True)
     for key, value in new.items():
         if key not in old:
             changed[key] = value
         elif isinstance(value, dict) and isinstance(old[key], dict):
-            if deeper := _difference(old[key], value):
+            if deeper := _difference(old[key], value, leaves=leaves):
                 changed[key] = deeper
         elif not _equal(old[key], value):
             changed[key] = value

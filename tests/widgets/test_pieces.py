@@ -61,6 +61,17 @@ def test_only_differences_are_sent():
     assert len(sent) == 1 or not sent[1].get("restyle_data")
 
 
+def test_what_is_gone_in_one_trace_and_changed_in_another_goes_leaf_by_leaf():
+    line = {"color": "red", "width": 2}
+    live = LiveFigure(go.Figure([go.Scatter(y=[1], line=line), go.Scatter(y=[1], line=line)]))
+    sent = []
+    live.widget._send_update_msg = lambda **message: sent.append(message)
+    live.draw(go.Figure([go.Scatter(y=[1]), go.Scatter(y=[1], line={"color": "blue", "width": 2})]))
+    keys = set(sent[0]["restyle_data"])
+    assert keys == {"line.color", "line.width"}  # not the whole "line" beside a part of it
+    assert live.widget.data[0].line.color is None
+
+
 def test_throttle_calls_first_and_last():
     async def main():
         calls = []
