@@ -190,9 +190,7 @@ def _source(one: Shown, name: str, *, own_cluster: bool, own_trace: bool) -> lis
     return [
         f"# {RECORDS[kind]}: recorded anew, so times are not the same, and bytes are",
         *cluster,
-        "before = len(cluster.trace)",
         *made,
-        "made = {event.launch for event in cluster.trace.events[before:]}",
         f"{name} = cluster.trace.filter(launch=made)",
         *(["cluster.close()"] if own_cluster else []),
         "",
@@ -217,8 +215,8 @@ def _bounds(s: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _time(one: Replay, since: float | None, until: float | None) -> str:
-    end = one.span if until is None else until
+    end = one.span if until is None else min(until, one.span)
     if since is None:
-        whole = "" if until is None else f" of {seconds_text(one.span)}"
-        return f"until {seconds_text(end)}{whole}"
+        part = "" if end == one.span else f"the first {seconds_text(end)} of "
+        return f"{part}{seconds_text(one.span)}"
     return f"from {seconds_text(max(since, 0.0))} to {seconds_text(end)}"

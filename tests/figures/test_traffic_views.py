@@ -18,7 +18,7 @@ def synthetic(count, ranks=4, seed=0, most=1000):
     sent[np.arange(count), np.arange(count) % ranks] = 0
     return Trace(
         [
-            Event(1 + i % 3, i % ranks, ("send", "all_reduce")[i % 2], ("a", "b", "")[i % 3],
+            Event(1 + i // 7 % 3, i % ranks, ("send", "all_reduce")[i % 2], ("a", "b", "")[i % 3],
                   float(starts[i]), float(starts[i] + 1e-3), tuple(sent[i].tolist()), 0)
             for i in range(count)
         ],
