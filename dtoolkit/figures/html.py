@@ -6,6 +6,7 @@ nothing runs. Whatever comes from outside is escaped here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
@@ -22,7 +23,8 @@ _BADGE = (
     f"border:1px solid {_BORDER};border-radius:9px;padding:0 8px;margin:0 6px;font-size:11px;"
     "white-space:nowrap"
 )
-_CELL = "text-align:left;padding:2px 12px 2px 0"
+_CELL = "padding:3px 12px 3px 0"
+_NUMBER = re.compile(r"[\d.,+−–-]|$")  # what columns of numbers begin with
 _TERM = "margin:0;padding:0;float:none;width:auto"  # JupyterLab floats the terms of lists
 
 
@@ -55,19 +57,38 @@ def table(
 ) -> str:
     """Write a table of text, with a caption that says what it is.
 
-    With a label it is a region that the keyboard reaches, so that it can be scrolled.
+    With a label it is a region that the keyboard reaches, so that it can be scrolled, as wide as
+    there is room. Columns of numbers stand on the right.
     """
-    top = "".join(f'<th scope="col" style="{_CELL}">{escape(name)}</th>' for name in head)
-    lines = ("".join(f'<td style="{_CELL}">{escape(cell)}</td>' for cell in row) for row in rows)
-    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    written = [list(row) for row in rows]
+    right = [
+        bool(written) and i > 0 and all(_NUMBER.match(row[i]) for row in written)
+        for i in range(len(head))
+    ]
+    cell = [f"{_CELL};text-align:{'right' if one else 'left'}" for one in right]
+    top = "".join(
+        f'<th scope="col" style="{style};font-weight:600;vertical-align:bottom">{escape(name)}</th>'
+        for name, style in zip(head, cell, strict=True)
+    )
+    body = "".join(
+        f'<tr style="border-top:1px solid {_BORDER}">'
+        + "".join(
+            f'<td style="{style}">{escape(text)}</td>'
+            for text, style in zip(row, cell, strict=True)
+        )
+        + "</tr>"
+        for row in written
+    )
     region = (
         f' role="region" tabindex="0" aria-label="{escape(label, quote=True)}"' if label else ""
     )
+    side, wide = ("bottom", "width:100%;") if label else ("top", "")
     return (
         f'<div{region} style="overflow-x:auto;max-width:100%"><table style="margin:0;border:none;'
-        'border-collapse:collapse;font-size:12px;table-layout:auto">'
-        f'<caption style="text-align:left;caption-side:top;padding:0;{_FAINT}">{escape(caption)}'
-        f"</caption><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"
+        f'{wide}border-collapse:collapse;font-size:12px;table-layout:auto">'
+        f'<caption style="text-align:left;caption-side:{side};padding:2px 0;{_FAINT}">'
+        f"{escape(caption)}</caption><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+        "</div>"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import plotly.graph_objects as go
 
 from dtoolkit.figures.gantt import operations, time_unit
@@ -17,6 +18,8 @@ __all__ = ["schedules"]
 
 _TOP, _BOTTOM, _GAP = 128, 56, 0.16  # pixels, pixels, and share between two schedules
 _LANE = 34  # pixels of a dimension
+_USUAL, _BESIDE = 900, 170  # pixels: a figure that fills what it is put into, and beside the bars
+_MARKED = 4.5  # pixels of a bar from which its ends are marked
 
 
 def schedules(
@@ -59,11 +62,12 @@ def schedules(
         tag = "" if place == 0 else str(place + 1)
         lane = min(0.62 * _LANE, 22.0)
         for trace in operations(one.bars, scale, unit, lane):
+            _thin_out(trace, longest * scale, width or _USUAL)
             data.append(trace.update(yaxis=f"y{tag}", showlegend=place == 0))
         data.append(_used(one, f"y{tag}"))
         layout[f"yaxis{tag}"] = _dimensions(one, [max(top - high, 0.0), min(top, 1.0)])
-        notes.append(_caption(f"{name}: {seconds_text(one.time)}, "
-                              f"{one.utilisation:.0%} of the bandwidth used", top))  # fmt: skip
+        used = f"{one.utilisation:.0%} of bandwidth"
+        notes.append(_caption(f"{name}: {seconds_text(one.time)}, {used}", top))
     text, said = _title(simulations)
     y = layout.pop("yaxis")
     return go.Figure(
@@ -80,7 +84,7 @@ def schedules(
             yaxis=y,
             **_rest(layout, mode),
             xaxis2={
-                "title": {"text": "bandwidth used (%)", "standoff": 8},
+                "title": {"text": "used (%)", "standoff": 8},
                 "domain": [0.79, 1],
                 "range": [0, 109],
                 "tickvals": [0, 50, 100],
@@ -99,6 +103,15 @@ def schedules(
             margin={"l": 64, "r": 24, "t": _TOP, "b": _BOTTOM},
         ),
     )
+
+
+def _thin_out(trace: go.Scatter, longest: float, width: int) -> None:
+    """Mark the ends of bars alone that are wide enough: else the marks are all that is seen."""
+    if trace.mode == "lines" or not longest:
+        return
+    starts, ends = trace.x[::3], trace.x[1::3]
+    pixels = (ends - starts) * (0.74 * (width - _BESIDE)) / longest
+    trace.marker.size = np.repeat(np.where(pixels >= _MARKED, trace.marker.size, 0.0), 3)
 
 
 def _rest(layout: dict[str, Any], mode: Mode) -> dict[str, Any]:
@@ -152,11 +165,19 @@ def _caption(text: str, top: float) -> dict[str, Any]:
 
 def _title(simulations: Mapping[str, Simulation]) -> tuple[str, str]:
     (name, base), *others = simulations.items()
-    free = not base.latency or all(one.latency == 0 for one in base.dimensions)
-    counted = "no latency" if free else "latency counted"
     kind = base.operation.replace("_", "-")
-    said = f"{kind} of {bytes_text(base.size)}, {base.chunks} chunks, {counted}"
+    said = f"{kind} of {bytes_text(base.size)}, {base.chunks} chunks, {_latency(base)}"
     if not others or not others[-1][1].time:
         return f"{name}: {seconds_text(base.time)} (modelled)", said
-    gain = base.time / others[-1][1].time
-    return f"{others[-1][0]} is {gain:.2f} times as fast as {name} (modelled)", said
+    other, one = others[-1]
+    gain = base.time / one.time
+    verdict = f"{gain:.2f} times as fast" if gain >= 1 else f"{1 / gain:.2f} times as slow"
+    return f"{other}: {verdict} (modelled)", said
+
+
+def _latency(one: Simulation) -> str:
+    hops = sorted({d.latency for d in one.dimensions}) if one.latency else [0.0]
+    if hops == [0.0]:
+        return "no latency"
+    said = " to ".join(seconds_text(hop) for hop in dict.fromkeys((hops[0], hops[-1])))
+    return f"latency {said} a hop"

@@ -158,6 +158,14 @@ _CSS = """
 .dtk-panel :is(button, select, input, summary, pre, textarea):focus-visible {
   outline: 2px solid var(--jp-brand-color1, #0072b2); outline-offset: 1px;
 }
+.dtk-panel :is(button, select, input) { font-family: var(--jp-ui-font-family, inherit); }
+.dtk-panel select { text-overflow: ellipsis; }
+.dtk-panel :is(.dtk-controls, .dtk-buttons):focus { outline: none; }
+body[data-jp-theme-light="false"] .dtk-panel .widget-dropdown > select {
+  background-image: url("data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'\
+ viewBox='0 0 18 18'%3E%3Cpath d='M5 7l4 4 4-4' fill='none' stroke='%23ccc' stroke-width='1.8'/%3E\
+%3C/svg%3E");
+}
 .dtk-bridge { display: none; }
 """
 

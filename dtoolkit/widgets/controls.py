@@ -349,7 +349,7 @@ def _log_slider(box: Any, least: int, most: int) -> Any:
         readout=False,
         tooltip=f"{box.description}, by powers of two",
         tabbable=False,
-        layout={"width": "auto", "margin": f"0 4px 2px {_LABEL}"},
+        layout={"width": "auto", "margin": "0 12px 2px 120px"},
     )
     following = False
 

@@ -105,8 +105,15 @@ def notebooks(folder: Path, address: str, **options: object) -> Iterator[Callabl
         try:
             yield open_
         finally:
-            for page in opened[-1:]:
-                page.evaluate("() => jupyterapp.serviceManager.sessions.shutdownAll()")
+            for page in opened:
+                if not page.is_closed():
+                    leave(page)
+
+
+def leave(page):
+    """Close a page and end the kernels."""
+    page.evaluate("() => jupyterapp.serviceManager.sessions.shutdownAll()")
+    page.close()
 
 
 def part(page, selector="", panel=0):
