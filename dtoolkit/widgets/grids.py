@@ -79,7 +79,7 @@ def named_text(name: str) -> str:
     return text_of(TOPOLOGIES[name])
 
 
-def text_of(network: Network | str | Iterable[Any]) -> str:
+def text_of(network: Any) -> str:
     """Write dimensions as :func:`read` reads them.
 
     Parameters
@@ -95,7 +95,7 @@ def text_of(network: Network | str | Iterable[Any]) -> str:
     if isinstance(network, str):
         read(network, "network")
         return network
-    made = network if isinstance(network, Network) else Network.dims(list(network))
+    made = network if isinstance(network, Network) else Network.dims(tuple(network))
     text = "\n".join(_written(one) for one in dimensions_of(made))
     read(text, "network")
     return text
