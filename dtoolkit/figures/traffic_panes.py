@@ -338,7 +338,7 @@ def _links(
                 mode="lines",
                 connectgaps=False,
                 hoverinfo="skip",
-                line={"color": cividis((number + 0.5) / CLASSES), "width": 1.5 + number},
+                line={"color": cividis((number + 0.5) / CLASSES), "width": 2 + number},
                 **axes,
             )
         )

@@ -37,6 +37,7 @@ _GAP = 84  # pixels between pictures beside each other
 _BETWEEN = 92  # between pictures below each other: an axis and a caption
 _USUAL = {True: 820, False: 540}
 _MOST_SIDE = 430  # pixels of a square picture
+_LETTER = 6.6  # pixels of a letter of the subtitle, generously
 _NARROW = 640  # pixels of width below which the subtitle says less
 
 
@@ -114,7 +115,7 @@ def traffic_views(
     else:
         data, axes = panes.circles(drawn, quantity)
     shared = base_layout(mode=mode)["xaxis"]
-    head, below = _heading(drawn, view, tree, quantity, narrow=(width or 820) < _NARROW)
+    head, below = _heading(drawn, view, tree, quantity, width or _USUAL[True])
     return go.Figure(
         data=data,
         layout=base_layout(
@@ -223,7 +224,7 @@ def _amount(pane: Pane, quantity: str) -> str:
 
 
 def _heading(
-    drawn: list[Pane], view: str, tree: bool, quantity: str, *, narrow: bool
+    drawn: list[Pane], view: str, tree: bool, quantity: str, width: int
 ) -> tuple[str, str]:
     what = {"pairs": "From rank to rank", "time": "Over time", "network": "Load by link"}[view]
     if not any(len(pane.replay) for pane in drawn):
@@ -235,12 +236,14 @@ def _heading(
     words = [_when(pane, span)]
     if tree and pane.network is not None:
         words.append(plain(pane.network.name))
-    if not narrow:
+    if width >= _NARROW:
         words.append(plural(sum(len(one.replay) for one in drawn), "event"))
         cells = panes.binned(max(one.replay.ranks for one in drawn))
         words += [cells] if cells and view != "time" and not tree else []
     emulated = next((one.replay.emulated for one in drawn if one.replay.emulated), "")
     words += [f"emulated: {plain(emulated)}"] if emulated else []
+    while len(words) > 1 and len("; ".join(words)) > (width - _MARGIN["l"]) / _LETTER:
+        words.pop(1)
     return f"{what}: {amounts} ({known})", "; ".join(words)
 
 

@@ -101,12 +101,8 @@ class TrafficPanel(Panel):
         self._emulated = None if cluster is None else cluster.emulate
         self._tasks: list[Any] = []
         self.retell = Throttle(self._guard("_tell"), _TELL)
-        self._upload = Upload(
-            "Upload a trace",
-            ".trace,.jsonl,.json,.gz",
-            self._guard("_take_file"),
-            tip="What Trace.save wrote",
-        )
+        kinds, take = ".trace,.jsonl,.json,.gz", self._guard("_take_file")
+        self._upload = Upload("Upload a trace", kinds, take, tip="What Trace.save wrote")
         self._follow = button("Stop following", self._guard("follow"), icon="eye")
         self._follow.layout.display = None if self._growing() else "none"
         self._play = button("Play", self._guard("play"), icon="play")
@@ -306,9 +302,8 @@ class TrafficPanel(Panel):
 
     def _window(self) -> tuple[float | None, float | None]:
         """Seconds that count."""
-        s = self.settings
         span = max((one.span for one in self.replays.values()), default=0.0)
-        return traffic_controls.window(s, span)
+        return traffic_controls.window(self.settings, span)
 
     def _show(self) -> None:
         self.redraw()
@@ -318,7 +313,7 @@ class TrafficPanel(Panel):
         if not self.replays:
             self.say("No trace is here yet: press Run on the workers, or upload one.")
             return
-        live = self.following and any(self.settings[n] in self._growing() for n in _SOURCES)
+        live = self.following and not self._own_trace and self.settings["trace"] == GIVEN
         notes, self._gone = self._gone, []
         self.say(traffic_text.said(self.replays, *self._window(), live=live, notes=notes))
 

@@ -87,7 +87,9 @@ def tabulated(replays: Mapping[str, Replay], since: float | None, until: float |
                 row.phase or "outside of any", f"{row.events:,}", f"{row.messages:,}",
                 bytes_text(row.bytes), seconds_text(row.seconds),
             ]  # fmt: skip
-            rows.append([*([name] if len(replays) > 1 else []), *cells])
+            cells = [cell.replace(" ", "\u00a0") for cell in cells]
+            first = [name if row.Index == 0 else ""] if len(replays) > 1 else []
+            rows.append([*first, *cells])
     if not rows:
         return ""
     head = ["phase", "events", "messages", "sent", "time in it, all ranks"]
