@@ -41,7 +41,8 @@ Drawn = tuple[list[Any], dict[str, Any]]
 
 MOST_CELLS = 256  # of a heatmap in each direction
 MOST_NODES, CLASSES = 64, 8  # ranks that are drawn on a circle, and classes of loads
-MOST_EVENTS = 20_000  # drawn one by one; of more, those that touch on the screen are one
+MOST_EVENTS = 5_000  # drawn one by one; of more, those that touch on the screen are one
+FINEST = 1_500  # parts of the time that are told apart then
 ROOM = 52  # pixels that a number in a cell takes
 _SCALE = [[i / (len(CIVIDIS) - 1), c] for i, c in enumerate(CIVIDIS)]
 
@@ -158,7 +159,7 @@ def timelines(panes: list[Pane]) -> Drawn:
     axes: dict[str, Any] = {}
     for pane in panes:
         n = max(pane.replay.ranks, 1)
-        frame = merged(pane.replay.frame(), pane.replay.span / 2000)
+        frame = merged(pane.replay.frame(), reach / 1e3 / FINEST)
         for line in event_lines(frame, n, 0.0, beside=names):
             line.update(
                 xaxis=f"x{pane.tag}",

@@ -144,9 +144,27 @@ def _difference(
         elif isinstance(value, dict) and isinstance(old[key], dict):
             if deeper := _difference(old[key], value, leaves=leaves):
                 changed[key] = deeper
+        elif _alike(value, old[key]):
+            items = _Items(map(_difference, old[key], value))
+            if any(items):
+                changed[key] = items
         elif not _equal(old[key], value):
             changed[key] = value
     return changed
+
+
+class _Items(list[dict[str, Any]]):
+    """What changed in each of the shapes or notes of a figure."""
+
+
+def _alike(new: Any, old: Any) -> bool:
+    """Whether these are as many shapes or notes: moved one by one, nothing else is drawn anew."""
+    return (
+        isinstance(new, list)
+        and isinstance(old, list)
+        and len(new) == len(old)
+        and all(isinstance(one, dict) for one in (*new, *old))
+    )
 
 
 def _equal(old: Any, new: Any) -> bool:
@@ -159,6 +177,10 @@ def _equal(old: Any, new: Any) -> bool:
 
 def _apply(target: BasePlotlyType, changed: dict[str, Any]) -> None:
     for key, value in changed.items():
+        if isinstance(value, _Items):
+            for part, difference in zip(target[key], value, strict=True):
+                _apply(part, difference)
+            continue
         known = isinstance(value, dict) and key in target  # an axis that is new is not there yet
         inner = target[key] if known else None
         if isinstance(inner, BasePlotlyType):

@@ -72,6 +72,23 @@ def test_what_is_gone_in_one_trace_and_changed_in_another_goes_leaf_by_leaf():
     assert live.widget.data[0].line.color is None
 
 
+def test_a_shape_is_moved_without_drawing_the_others_anew():
+    def figure(at, text):
+        shapes = [{"type": "line", "x0": 1, "x1": 1}, {"type": "line", "x0": at, "x1": 2}]
+        return go.Figure(go.Scatter(y=[1]), {"shapes": shapes, "annotations": [{"text": text}]})
+
+    live = LiveFigure(figure(1, "a"))
+    sent = []
+    live.widget._send_update_msg = lambda **message: sent.append(message)
+    live.draw(figure(2, "b"))
+    assert sent[0]["relayout_data"] == {"shapes.1.x0": 2, "annotations.0.text": "b"}
+    state = live.widget.get_state()["_widget_layout"]
+    assert [shape["x0"] for shape in state["shapes"]] == [1, 2]
+    live.draw(go.Figure(go.Scatter(y=[1]), {"annotations": [{"text": "b"}] * 2}))
+    assert len(live.widget.layout.shapes) == 0
+    assert len(live.widget.layout.annotations) == 2
+
+
 def test_throttle_calls_first_and_last():
     async def main():
         calls = []

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from dtoolkit.comm import Trace
+from dtoolkit.comm import Replay, Trace
 from tests.widgets import lab
 from tests.widgets.browsing import (
     CODE,
@@ -129,6 +129,26 @@ def test_it_is_played_and_paused_by_keyboard(page):
     assert before <= heat(page).sum() < synthetic(60).total
 
 
+def test_the_cursor_of_the_timeline_moves_with_the_position(page):
+    key(page, "View", "ArrowDown")
+    entitled(page, "Over time")
+    settles(page)
+    path = part(page, ".js-plotly-plot .shapelayer path").first
+    places = []
+    for position in (250, 750):
+        fill(page, "Position (‰)", position)
+        waits_for(page, f"{synthetic_share(position)} events of 60")
+        settles(page)
+        page.wait_for_timeout(300)
+        box = path.bounding_box()
+        places.append(box["x"] + box["width"] / 2)
+    room = part(page, ".js-plotly-plot .nsewdrag").first.bounding_box()
+    assert abs(places[1] - places[0] - room["width"] * 0.5 / 1.01) < 3
+    key(page, "View", "Home")
+    entitled(page, "From rank")
+    settles(page)
+
+
 def test_two_traces_lie_beside_each_other(page):
     fill(page, "Position (‰)", 1000)
     settles(page)
@@ -192,6 +212,11 @@ def test_a_reload_finds_the_figure_as_it_was(page):
     key(page, "View", "Home")
     entitled(page, "From rank")
     assert page.faults == []
+
+
+def synthetic_share(position):
+    replay = Replay(synthetic(60))
+    return int((replay.end <= position / 1000 * replay.span).sum())
 
 
 def key(page, name, pressed):
