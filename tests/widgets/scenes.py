@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.widgets.browsing import fill, press, settles, waits_for
+from tests.widgets.browsing import fill, press, settles, tab_to, waits_for
 
 PANELS = (
     "PartitionPanel",
@@ -23,6 +23,22 @@ def partition(page):
     waits_for(page, "Measured on 4 workers")
 
 
+def traffic(page):
+    """One product by two plans, side by side."""
+    press(page, "Run on the workers")
+    waits_for(page, "Product, joint on 4")
+    settles(page)
+    tab_to(page, "What to run")
+    page.keyboard.press("ArrowDown")
+    settles(page)
+    press(page, "Run on the workers")
+    waits_for(page, "Product, oblivious on 4")
+    settles(page)
+    tab_to(page, "Beside it")
+    page.keyboard.press("ArrowDown")
+    waits_for(page, "Product, joint on 4")
+
+
 def training(page):
     """Two ways of training, one after the other."""
     press(page, "Run")
@@ -33,4 +49,4 @@ def speed(page):
     """Four real workers beside their simulation."""
 
 
-SCENES = {"PartitionPanel": partition, "TrainingPanel": training}
+SCENES = {"PartitionPanel": partition, "TrafficPanel": traffic, "TrainingPanel": training}
