@@ -47,7 +47,7 @@ class Package:
         return bool(self.installed) and _numbers(self.installed) >= _numbers(self.needed)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Environment:
     """What :func:`environment` found; shows itself as a card.
 
@@ -97,7 +97,7 @@ class Environment:
         """Optional packages that are not there, and without which the rest works."""
         return tuple(p.name for p in self.packages if not p.good and p.extra not in ("", "lab"))
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         lines = [f"{name}: {value}" for name, value in self.facts()]
         return "\n".join([*lines, *(self.problems or ["Ready: nothing stands in the way."])])
 
