@@ -59,7 +59,7 @@ class Subnetwork(Strategy):
     and micro-batch which part it computes: by neuron that is dropout, by block stochastic depth.
 
     Measured (test accuracy on digits, a small residual network, 4 workers, means of 3 seeds, 120
-    steps of dense, ``python -m tests.training.subnetwork_shapes``): dense 95.3%; backward masking by
+    steps, ``python -m tests.training.subnetwork_shapes``): dense 95.3%; backward masking by
     block 95.0% and 94.3% with coverage 0.5 and 0.25, by neuron 94.8% and 94.6%; forward masking,
     1/coverage times as many steps, by block 95.4% and 88.2%, by neuron 94.4% and, with 0.25, 54%:
     that loses too much. Dense training for as many steps as the latter has 96.8% and 96.9%.
