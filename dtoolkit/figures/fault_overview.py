@@ -24,7 +24,8 @@ _STATES = {
     "dead": CATEGORIES[3],
     "joining": CATEGORIES[4],
 }
-_DASHES = {"alive": "solid", "slow": "dash", "hung": "dot", "dead": "dot", "joining": "dash"}
+_DASHES = {"slow": "dash", "hung": "dot"}
+_WIDTHS = {"alive": 5, "dead": 2}  # pixels; else 10
 SYMBOLS = {"alive": "●", "slow": "◐", "hung": "❚❚", "dead": "✕", "joining": "○"}
 """What stands beside the word, so that nobody needs the colour."""
 
@@ -125,8 +126,8 @@ def _lane(state: str, spans: Sequence[tuple[int, str, float, float]]) -> go.Scat
         y=y,
         name=f"{SYMBOLS[state]} {state}",
         mode="lines",
-        line={"color": _STATES[state], "width": 9 if state != "alive" else 5,
-              "dash": _DASHES[state]},
+        line={"color": _STATES[state], "width": _WIDTHS.get(state, 10),
+              "dash": _DASHES.get(state, "solid")},
         connectgaps=False,
         showlegend=bool(spans),
         hovertemplate=f"rank %{{y}}: {state}, %{{x:.2f}} s<extra></extra>",

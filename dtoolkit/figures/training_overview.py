@@ -23,8 +23,9 @@ _LABELS = {
     "test_accuracy": "test accuracy (%)",
     "test_precision": "test precision (%)",
     "test_bits_per_byte": "test bits per byte",
-    "test_loss": "test loss (mean a sample)",
+    "test_loss": "test loss",
 }
+_SMOOTH = 10  # steps over which bytes are averaged: rounds of local steps send them all at once
 _MOST = 400  # points of a line: a longer one is thinned out, the last point stays
 
 
@@ -56,8 +57,8 @@ def training_overview(
     Returns
     -------
     plotly.graph_objects.Figure
-        Training loss, the last evaluations, bytes that all workers send in a step (density where
-        the model is sparse), and samples a second by worker. All of it is measured.
+        Training loss, the evaluations, bytes that all workers send in a step, averaged over ten
+        (density where the model is sparse), and samples a second by worker. All of it is measured.
     """
     histories = {name: run.history for name, run in runs.items() if len(run.history)}
     test = next((t for t in _TESTS if any(t in h for h in histories.values())), "test_accuracy")
@@ -71,10 +72,10 @@ def training_overview(
         data += _workers(shown)
     reach = max([steps, *(int(h["step"].max()) + 1 for h in histories.values())], default=1)
     labels = (
-        "training loss (mean a sample)",
+        "training loss",
         _LABELS[test],
-        "density (% of weights)" if sparse else "sent by all workers (bytes a step)",
-        "samples a second, by worker",
+        "density (%)" if sparse else f"bytes a step (mean of {_SMOOTH})",
+        "samples/s by worker",
     )
     below = f"workers: {plain(last)}" if shown is not None else "press Run"
     text = f"{len(histories)} run{'s' if len(histories) != 1 else ''} (measured)"
@@ -111,6 +112,8 @@ def _lines(
               xaxis="x2", yaxis="y2", showlegend=False, legendgroup=name)
     )  # fmt: skip
     x, y = _there(history, third)
+    if third == "bytes":
+        y = pd.Series(y).rolling(_SMOOTH, min_periods=1).mean().to_numpy()
     kept = _thin(len(x))
     scale = 100 if third == "density" else 1
     made.append(

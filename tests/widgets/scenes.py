@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.widgets.browsing import fill, press, settles, tab_to, waits_for
+from tests.widgets.browsing import choose, fill, press, settles, tab_to, waits_for
 
 PANELS = (
     "PartitionPanel",
@@ -39,14 +39,41 @@ def traffic(page):
     waits_for(page, "Product, joint on 4")
 
 
-def training(page):
-    """Two ways of training, one after the other."""
+def fault(page):
+    """A worker is killed at its step, another one by hand, and the result is compared."""
     press(page, "Run")
-    waits_for(page, "done")
+    waits_for(page, ", loss ")
+    fill(page, "Rank", 3)
+    press(page, "Kill")
+    waits_for(page, "steps done")
+    settles(page)
+    press(page, "Is the result still right?")
+    waits_for(page, "to the bit")
+
+
+def training(page):
+    """Three ways of training, one after the other."""
+    press(page, "Run")
+    waits_for(page, "1: data-parallel: 150 steps done")
+    settles(page)
+    for number, word in ((2, "local"), (3, "gossip")):
+        choose(page, "Strategy", word)
+        settles(page)
+        press(page, "Run")
+        waits_for(page, f"{number}: {word}")
+        settles(page)
 
 
 def speed(page):
     """Four real workers beside their simulation."""
+    press(page, "Run on the workers")
+    waits_for(page, "Measured on 4 workers")
 
 
-SCENES = {"PartitionPanel": partition, "TrafficPanel": traffic, "TrainingPanel": training}
+SCENES = {
+    "PartitionPanel": partition,
+    "TrafficPanel": traffic,
+    "FaultPanel": fault,
+    "TrainingPanel": training,
+    "SpeedPanel": speed,
+}
