@@ -11,6 +11,7 @@ that Binder's 2 GB leave. Linux only: other systems do not tell what processes s
 from __future__ import annotations
 
 import argparse
+import datetime
 import sys
 import threading
 import time
@@ -21,11 +22,13 @@ import nbformat
 import psutil
 from nbclient import NotebookClient
 
+from dtoolkit.about import ENOUGH, proportional
 from tests.benchmarks import common
-from tests.test_notebooks import NOTEBOOKS, first_figure, solved
+from tests.test_notebooks import NOTEBOOKS, solved
 
-LIMIT = 1500.0  # MB in all
+LIMIT = ENOUGH / 1e6  # MB in all
 PERIOD = 0.2  # seconds between two looks
+FIGURES = {"application/vnd.plotly.v1+json", "application/vnd.jupyter.widget-view+json"}
 
 
 @dataclass(frozen=True)
@@ -52,25 +55,18 @@ class Peak(threading.Thread):
     def run(self) -> None:
         me = psutil.Process()
         while not self.end.wait(PERIOD):
-            found = [share(one.pid) for one in me.children(recursive=True)]
+            found = [proportional(one.pid) / 1e6 for one in me.children(recursive=True)]
             if sum(found) > sum(self.shares):
                 self.shares = found  # the kernel, as the oldest, is the first
-
-
-def share(pid: int) -> float:
-    """Megabytes of a process, what it shares divided by those that share it; 0 if it is gone."""
-    try:
-        text = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8")
-    except OSError:
-        return 0.0
-    line = next((line for line in text.splitlines() if line.startswith("Pss:")), "Pss: 0 kB")
-    return float(line.split()[1]) * 1024 / 1e6
 
 
 def measure(path: Path) -> Row:
     """Run a notebook with its solutions in a kernel of its own."""
     notebook = nbformat.read(path, as_version=4)
-    notebook.cells = [solved(cell, notebook.cells) for cell in notebook.cells]
+    sources = [solved(c, notebook.cells) for c in notebook.cells if c.cell_type == "code"]
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.source = sources.pop(0)
     client = NotebookClient(
         notebook,
         timeout=120,
@@ -94,6 +90,15 @@ def measure(path: Path) -> Row:
         max(others, default=0.0),
         len(peak.shares),
     )
+
+
+def first_figure(notebook: nbformat.NotebookNode) -> float:
+    """When the first figure was there, in seconds since the epoch; panels count."""
+    for cell in notebook.cells:
+        if any(not FIGURES.isdisjoint(out.get("data", {})) for out in cell.get("outputs", [])):
+            stamp = cell.metadata["execution"]["shell.execute_reply"]
+            return datetime.datetime.fromisoformat(stamp).timestamp()
+    return float("nan")
 
 
 def main() -> int:
