@@ -24,7 +24,7 @@ from dtoolkit.widgets.bridge import Bridge
 from dtoolkit.widgets.controls import Control
 from dtoolkit.widgets.live_figure import LiveFigure
 from dtoolkit.widgets.shell import Shell
-from dtoolkit.widgets.work import Job, Throttle, Work
+from dtoolkit.widgets.work import Job, Throttle, Work, at_home
 
 __all__ = ["Core", "State", "in_words"]
 
@@ -173,7 +173,7 @@ class Core(ABC):
         return type(self).__name__.removesuffix("Panel").lower()
 
     def _guard(self, method: str) -> Callable[..., None]:
-        """Return a callback that shows what it raises, and does not keep the panel alive."""
+        """Return a callback, for any thread, that shows what it raises and keeps no panel alive."""
         there = weakref.ref(self)
 
         def call(*args: Any) -> None:
@@ -185,7 +185,7 @@ class Core(ABC):
             except Exception as error:
                 me.fail(error)
 
-        return call
+        return at_home(call)
 
     def _choice(self, _: Any) -> None:
         self._changed = True

@@ -8,6 +8,8 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.basedatatypes import BasePlotlyType
 
+from dtoolkit.widgets.work import at_home
+
 __all__ = ["LiveFigure", "keep_for_reload"]
 
 
@@ -39,7 +41,8 @@ class LiveFigure:
             "toImageButtonOptions": {"filename": name},  # else it is cut out of the title
         }
         self._keep()
-        self.widget.observe(lambda _: self._keep(), "_js2py_relayout")  # a person has zoomed
+        zoomed = at_home(lambda _: self._keep())
+        self.widget.observe(zoomed, "_js2py_relayout")
 
     def draw(self, figure: go.Figure) -> None:
         """Bring the widget to what ``figure`` shows."""

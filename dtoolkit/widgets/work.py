@@ -3,22 +3,44 @@
 A job is a coroutine. The button's handler starts it and returns, so that the kernel is free for the
 next click: long pure computations go to threads, launches are awaited. A newer job supersedes the
 one before, and a stopped job ends at once: what its thread still computes is dropped when it comes.
+
+All of a panel happens on one loop, where it was made. Kernels with subshells bring what a browser
+sends on a thread of their own, whose loop is another: :func:`at_home` brings it back.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-__all__ = ["Job", "Superseded", "Throttle", "Work"]
+__all__ = ["Job", "Superseded", "Throttle", "Work", "at_home"]
 
 T = TypeVar("T")
 
 MAX_ABANDONED = 2
 """Threads of stopped jobs that may still compute before a new job waits for one of them."""
+
+
+def at_home(function: Callable[..., object]) -> Callable[..., None]:
+    """Return a callback that calls `function` on the event loop that runs now.
+
+    It is called at once on that loop, in a plain script, and where the loop has ended; from other
+    threads soon, in the order of the calls. What is sent to the browser then answers the cell that
+    the callback was made in: answers to it come to the same loop.
+    """
+    home, context = _running_loop(), contextvars.copy_context()
+
+    def call(*args: Any) -> None:
+        if home is None or not home.is_running() or home is _running_loop():
+            function(*args)
+        else:
+            home.call_soon_threadsafe(lambda: function(*args), context=context)
+
+    return call
 
 
 class Superseded(Exception):
@@ -120,9 +142,8 @@ class Work:
         """
         self._end(quiet=True)
         job = self._job = Job(name)
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
+        loop = _running_loop()
+        if loop is None:
             asyncio.run(self._run(job, make))
             return job
         self._task = loop.create_task(self._run(job, make), name=f"dtoolkit: {name}")
@@ -185,9 +206,8 @@ class Throttle:
             self.flush()
             return
         if self._later is None:
-            try:
-                loop = asyncio.get_running_loop()
-            except RuntimeError:
+            loop = _running_loop()
+            if loop is None:
                 self.flush()
                 return
             self._later = loop.call_later(left, self.flush)
@@ -202,6 +222,13 @@ class Throttle:
 
 
 _abandoned: list[threading.Thread] = []
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def _compute(

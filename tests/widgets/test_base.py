@@ -140,6 +140,42 @@ def test_stop_ends_at_once_what_a_thread_still_computes():
     asyncio.run(main())
 
 
+def test_what_comes_on_another_thread_is_done_on_the_loop_where_the_panel_was_made():
+    """A kernel with subshells brings what a browser sends on threads that have their own loops."""
+
+    async def main():
+        panel = Squares()
+        await panel.wait()
+        loops = []
+
+        async def execute(job):
+            loops.append(asyncio.get_running_loop())
+
+        panel.execute = execute
+
+        async def elsewhere(press):
+            press()
+
+        await asyncio.to_thread(asyncio.run, elsewhere(panel._run.click))
+        await asyncio.sleep(0.05)
+        await asyncio.wait_for(panel.wait(), 10)
+        assert loops == [asyncio.get_running_loop()]
+        await asyncio.to_thread(asyncio.run, elsewhere(lambda: panel.controls["count"].set(7)))
+        await asyncio.sleep(0.05)
+        await asyncio.wait_for(panel.wait(), 10)
+        assert len(panel.squares) == 7
+        panel.set(kind="slow")
+        await asyncio.sleep(0.05)
+        await asyncio.to_thread(asyncio.run, elsewhere(panel._stop.click))
+        await asyncio.sleep(0.05)
+        assert panel.state["activity"] == "idle"
+        assert panel.state["status"].startswith("Stopped")
+        panel.released.set()
+        panel.close()
+
+    asyncio.run(main())
+
+
 def test_run_locks_the_choices_and_reports_progress():
     async def main():
         panel = Squares()
