@@ -105,6 +105,25 @@ def test_throttle_calls_first_and_last():
     asyncio.run(main())
 
 
+def test_throttle_leaves_the_loop_four_fifths_of_the_time():
+    calls = []
+
+    async def main():
+        def slow():
+            calls.append(time.monotonic())
+            time.sleep(0.1)
+
+        throttle = Throttle(slow, 0.05)
+        until = time.monotonic() + 1.2
+        while time.monotonic() < until:
+            throttle()
+            await asyncio.sleep(0.005)
+
+    asyncio.run(main())
+    assert 2 <= len(calls) <= 3
+    assert min(np.diff(calls)) >= 0.5
+
+
 def test_threads_that_nobody_waits_for_do_not_pile_up():
     release = threading.Event()
 

@@ -32,8 +32,8 @@ def training(lab_page):
 
 def test_a_run_is_watched_stopped_and_resumed(training, capsys):
     page = training
-    fill(page, "Steps", 4000)
-    waits_for(page, "4,000 steps")
+    fill(page, "Steps", 1200)
+    waits_for(page, "1,200 steps")
     settles(page)
     press(page, "Run")
     waits_for(page, ", loss ")
@@ -44,7 +44,7 @@ def test_a_run_is_watched_stopped_and_resumed(training, capsys):
     waits_for(page, "Stopped: 1: data-parallel")
     told(capsys, "from the key to the word", {"Stop": time.monotonic() - start})
     press(page, "Resume")
-    waits_for(page, "4,000 steps done")
+    waits_for(page, "1,200 steps done")
     settles(page)
 
 
