@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import multiprocessing.util
 import os
@@ -14,6 +15,7 @@ import dask
 from distributed import Client, Nanny, Scheduler, SpecCluster
 from distributed.system import MEMORY_LIMIT
 
+from dtoolkit.cluster.memory import give_back
 from dtoolkit.cluster.reaping import Reaping
 
 __all__ = ["LocalWorkers"]
@@ -61,6 +63,8 @@ class LocalWorkers:
         gpus: list[str],
         interface: str | None,
     ) -> None:
+        gc.collect()
+        give_back()  # before workers want it
         self._reaping = Reaping()
         self._pids: set[int] = set()
         # What Dask writes lies in one place that goes with the workers, whatever ends them.

@@ -6,13 +6,16 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from types import CodeType, FrameType
 from typing import Any
 
+from dtoolkit.cluster.memory import give_back
 from dtoolkit.comm.threads import raise_in, start_thread
 
 __all__ = ["RankThread", "Stop"]
+
+_IDLE = 0.5  # seconds without work, after which a rank holds no free memory any more
 
 
 class Stop(BaseException):
@@ -99,9 +102,17 @@ class RankThread:
 
     def _run(self) -> None:
         self._prepare()
-        while (item := self._queue.get()) is not None:
+        while (item := self._next()) is not None:
             self._one(*item)
             del item
+
+    def _next(self) -> tuple[Callable[[], Any], Future[Any]] | None:
+        """Wait for what comes next; where nothing does, other processes get the free memory."""
+        try:
+            return self._queue.get(timeout=_IDLE)
+        except Empty:
+            give_back()
+            return self._queue.get()
 
     def _one(self, work: Callable[[], Any], future: Future[Any]) -> None:
         try:

@@ -19,6 +19,7 @@ from dtoolkit.philox import philox, seed_key
 __all__ = ["NodeDropout", "at_step", "dropped", "glorot", "initialise", "key_of", "place"]
 
 _WORD = 0xFFFFFFFF
+_AT_ONCE = 1 << 16  # counters at a time: twice as fast as all at once, and a few MB
 
 
 def key_of(seed: int, name: str) -> tuple[int, int]:
@@ -68,9 +69,16 @@ def dropped(
     bool tensor of that shape
     """
     nodes, columns = torch.broadcast_tensors(nodes, columns)
-    zero = torch.zeros(nodes.shape, dtype=torch.int64, device=nodes.device)
-    counter = [zero + (nodes & _WORD), zero + (nodes >> 32), zero + columns, zero + (step & _WORD)]
-    return philox(counter, key)[0] < round(share * 2**32)
+    if nodes.ndim == 0:
+        return dropped(nodes[None], columns[None], share, key=key, step=step)[0]
+    result = torch.empty(nodes.shape, dtype=torch.bool, device=nodes.device)
+    height = max(1, _AT_ONCE // max(nodes[0].numel() if len(nodes) else 1, 1))
+    pieces = zip(nodes.split(height), columns.split(height), result.split(height), strict=True)
+    for node, column, drop in pieces:
+        zero = torch.zeros(node.shape, dtype=torch.int64, device=node.device)
+        counter = [zero + (node & _WORD), zero + (node >> 32), zero + column, zero + (step & _WORD)]
+        torch.lt(philox(counter, key)[0], round(share * 2**32), out=drop)
+    return result
 
 
 class NodeDropout(nn.Module):
