@@ -124,7 +124,7 @@ def test_binder_installs_this_package_at_the_pinned_torch():
 
 def test_readme_has_two_commands_that_take_the_constraints():
     for heading, extra, ends in (
-        ("Install and open JupyterLab", "lab", "jupyter lab notebooks/01-first-flight.ipynb"),
+        ("Install and open JupyterLab", "lab", "jupyter lab notebooks/00-start-here.ipynb"),
         ("Install and run all tests", "test", "pytest"),
     ):
         command = _block(heading)

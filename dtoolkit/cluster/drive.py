@@ -80,8 +80,10 @@ class Drive(Regroup):
             silent = await surely(self._stop_all())
             if isinstance(error, LaunchTimeout) and silent:
                 raise self._timeout(silent) from None  # the others only waited for these
-            if isinstance(error, WorkerLost) and len(self.lost) > len(error.ranks):
-                raise self._worker_lost() from None  # more of them went at the same time
+            if isinstance(error, WorkerLost):
+                self.starved = await surely(self._over_memory())
+                if self.starved or len(self.lost) > len(error.ranks):
+                    raise self._worker_lost() from None  # more is known by now
             raise
         finally:
             for watch in watches:
@@ -227,6 +229,18 @@ class Drive(Regroup):
             await asyncio.sleep(0.001)
         if self.terms.instruments:
             await self.gang.listener.catch_up()
+
+    async def _over_memory(self) -> dict[str, int]:
+        """Which lost workers Dask ended for their memory, and how many bytes they had."""
+        scheduler = self.gang.client.scheduler
+        if scheduler is None:
+            return {}
+        try:
+            asked = scheduler.events(topic="worker-restart-memory")
+            events = await asyncio.wait_for(asked, _LOGS)
+        except (TimeoutError, OSError):
+            return {}
+        return {one["worker"]: one["rss"] for _, one in events if one["worker"] in self.lost}
 
     def _results(self) -> list[Any]:
         self.launch.homes = [a for a in self.state.members if a in self.replies]

@@ -60,6 +60,7 @@ class Regroup:
         self.over: set[str] = set()  # calls whose end was dealt with
         self.lost: dict[str, int] = {}  # address and rank of those that are gone, in order
         self.hung: dict[str, float] = {}  # those of them that were ended, and after what silence
+        self.starved: dict[str, int] = {}  # those that Dask ended for their memory, and its bytes
         self._orders: Sequence[bytes] = ()
         self._expires = float("inf")
         self._logged = 0
@@ -155,7 +156,8 @@ class Regroup:
     def _loss(self, ranks: Sequence[int]) -> Loss:
         group = next(iter(self._places.values())).name
         hung = {a: s for a, s in self.hung.items() if self._rank(a) in ranks}
-        detail = _silence(hung) or ("" if ranks else "a connection between living workers broke")
+        broken = "" if ranks else "a connection between living workers broke"
+        detail = ", ".join(_silence(hung)) or broken
         return Loss(group, tuple(ranks), tuple(sorted(map(self._rank, hung))), detail)
 
     async def _look_for_loss(self, address: str, group: str) -> None:
@@ -217,10 +219,16 @@ class Regroup:
             ranks=list(self.lost.values()),
             addresses=list(self.lost),
             operation=self.launch.name,
-            detail=_silence(self.hung),
+            detail=", ".join([*_silence(self.hung), *self._starvation()]),
             hung=[rank for a, rank in self.lost.items() if a in self.hung],
         )
 
+    def _starvation(self) -> list[str]:
+        return [
+            f"{a} was ended by Dask, since {had / 2**20:,.0f} MiB of memory were too near its limit"
+            for a, had in self.starved.items()
+        ]
 
-def _silence(hung: Mapping[str, float]) -> str:
-    return ", ".join(f"{a} gave no sign for {seconds:.1f} s" for a, seconds in hung.items())
+
+def _silence(hung: Mapping[str, float]) -> list[str]:
+    return [f"{a} gave no sign for {seconds:.1f} s" for a, seconds in hung.items()]

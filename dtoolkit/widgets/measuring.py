@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dtoolkit.arrays import standard_normal
 from dtoolkit.cluster import Cluster, calibrate
 from dtoolkit.comm import Network
 from dtoolkit.spmm import Plan, distribute
@@ -130,8 +131,9 @@ async def measure(
 
 
 def _place(cluster: Cluster, A: Any, plan: Plan, k: int, dtype: str, seed: int) -> tuple[Any, Any]:
-    B = np.random.default_rng(seed).standard_normal((A.shape[1], k)).astype(dtype)
-    return distribute(cluster, A.astype(dtype), plan), distribute(cluster, B, plan)
+    # B first, on the workers: what does not fit them is refused before anything is sent.
+    B = standard_normal(cluster, (A.shape[1], k), seed=seed, layout=plan.columns, dtype=dtype)
+    return distribute(cluster, A.astype(dtype), plan), B
 
 
 def _sent(cluster: Cluster, launches: set[int]) -> NDArray[np.int64]:

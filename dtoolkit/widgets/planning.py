@@ -206,12 +206,11 @@ def run_code(question: Question) -> str:
         [
             "",
             "# On workers:",
-            "import numpy as np",
-            "",
+            f"shape = (A.shape[1], {question.k})",
+            f"drawn = dict(seed={question.seed}, layout=plan.columns, dtype={question.dtype!r})",
             f"with dt.Cluster(workers={question.parts}) as cluster:",
-            f"    rng = np.random.default_rng({question.seed})",
-            f"    B = rng.standard_normal((A.shape[1], {question.k})).astype({question.dtype!r})",
-            "    C = dt.distribute(cluster, A, plan) @ dt.distribute(cluster, B, plan)",
+            "    B = dt.arrays.standard_normal(cluster, shape, **drawn)",
+            "    C = dt.distribute(cluster, A, plan) @ B",
             "    print(cluster.trace)  # measured",
             "",
         ]

@@ -295,3 +295,20 @@ def test_a_worker_that_dies_again_a_while_later() -> None:
             os.kill(cluster.pids[0], signal.SIGKILL)
             time.sleep(0.3)
             assert cluster.run(lambda ctx: ctx.rank, timeout=20) == [0]
+
+
+def test_a_worker_that_dask_ends_for_its_memory_is_lost_and_says_so():
+    def eat(ctx):
+        held = []
+        for _ in range(200 if ctx.rank == 1 else 0):
+            held.append(np.ones(1 << 22))  # 32 MiB
+            time.sleep(0.02)
+        ctx.comm.barrier()
+
+    with dt.Cluster(workers=2, device="cpu", memory_limit="900 MiB") as cluster:
+        with pytest.raises(
+            WorkerLost, match=r"ended by Dask, since [89]\d\d MiB of memory"
+        ) as lost:
+            cluster.run(eat)
+        assert lost.value.ranks == (1,)
+        assert cluster.run(lambda ctx: ctx.rank) == [0, 1]

@@ -178,19 +178,16 @@ def entitled(page, words, panel=0):
 
 
 def tab_to(page, name, panel=0):
-    """Go to a control by the Tab key alone; from outside the panel its first control is focused."""
+    """Go to a control by the Tab key alone, and begin anew at the panel's first at its end."""
     inside = """panel => document.activeElement.closest(".dtk-panel")
                   === document.querySelectorAll(".dtk-panel")[panel]"""
-    if not page.evaluate(inside, panel):
-        part(page, "select, input, button", panel).first.focus()
-    for key in ("Tab", "Shift+Tab"):
-        for _ in range(90):
+    for _ in range(2):
+        if not page.evaluate(inside, panel):
+            part(page, "select, input, button", panel).first.focus()
+        while page.evaluate(inside, panel):
             if page.evaluate(NAME) == name:
                 return
-            page.keyboard.press(key)
-            if not page.evaluate(inside, panel):
-                break
-        page.keyboard.press("Shift+Tab" if key == "Tab" else "Tab")
+            page.keyboard.press("Tab")
     raise AssertionError(f"no control {name!r} is reached by Tab")
 
 
@@ -204,6 +201,7 @@ def fill(page, name, text, panel=0):
     """Type a number or a text in place of the one that is there, by keyboard."""
     tab_to(page, name, panel)
     page.keyboard.press("Control+a")
+    page.keyboard.press("Delete")
     page.keyboard.type(f"{text}")
     page.keyboard.press("Enter")
 
