@@ -292,8 +292,10 @@ def test_a_worker_that_dies_again_a_while_later() -> None:
             while psutil.pid_exists(pid) or cluster.pids == [pid]:
                 time.sleep(0.01)
             time.sleep(max(0.0, lost + 0.55 - time.monotonic()))
-            os.kill(cluster.pids[0], signal.SIGKILL)
-            time.sleep(0.3)
+            (again,) = cluster.pids
+            os.kill(again, signal.SIGKILL)
+            while psutil.pid_exists(again) or cluster.pids == [again]:
+                time.sleep(0.01)
             assert cluster.run(lambda ctx: ctx.rank, timeout=20) == [0]
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.sparsity.shapes import table
+from tests.sparsity.shapes import Case, table
 
 
 @pytest.fixture(autouse=True)
@@ -15,12 +15,17 @@ def _one_thread():
 
 
 def test_erk_is_no_worse_than_uniform_at_high_sparsity():
-    uniform, erk = table([("static", name, 0.02, 128) for name in ("uniform", "erk")])["mean"]
+    cases = [Case("digits", "static", name, 0.02, 128) for name in ("uniform", "erk")]
+    uniform, erk = table(cases)["mean"]
     assert erk > uniform
 
 
 def test_the_gap_to_dense_closes_as_width_grows():
-    cases = [("static", "uniform", density, w) for w in (32, 256) for density in (0.1, 1.0)]
+    cases = [
+        Case("digits", "static", "uniform", density, width)
+        for width in (32, 256)
+        for density in (0.1, 1.0)
+    ]
     narrow, narrow_dense, wide, wide_dense = table(cases)["mean"]
     assert wide_dense - wide < narrow_dense - narrow
     assert wide_dense - wide < 0.05
