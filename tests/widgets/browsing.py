@@ -183,7 +183,7 @@ def tab_to(page, name, panel=0):
                   === document.querySelectorAll(".dtk-panel")[panel]"""
     for _ in range(2):
         if not page.evaluate(inside, panel):
-            part(page, "select, input, button", panel).first.focus()
+            part(page, ":is(select, input, button):enabled", panel).first.focus()
         while page.evaluate(inside, panel):
             if page.evaluate(NAME) == name:
                 return
