@@ -1,8 +1,8 @@
 """A reduced form of the tests for CI: of each test with many cases some, drawn by the commit.
 
 The README's command alone runs all of them. Where a test function is parametrized more than MOST
-times, MOST cases are drawn by the commit's hash, so that a run can be repeated, and commits
-together run all. Notebooks' cells, and functions of fewer cases, are left as they are.
+times, MOST cases are drawn by the commit's hash: a run can be repeated, and over many commits all
+come. Notebooks' cells, and functions of fewer cases, are left as they are.
 """
 
 from __future__ import annotations
@@ -25,11 +25,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if hasattr(item, "callspec"):
             cases[item.nodeid.split("[")[0]].append(item)
-    left_out = set()
+    left_out: set[pytest.Item] = set()
     for name, found in cases.items():
-        if len(found) > MOST:
-            drawn = random.Random(f"{commit} {name}").sample(found, MOST)
-            left_out.update(map(id, found))
-            left_out.difference_update(map(id, drawn))
-    config.hook.pytest_deselected(items=[item for item in items if id(item) in left_out])
-    items[:] = [item for item in items if id(item) not in left_out]
+        spare = max(0, len(found) - MOST)
+        left_out.update(random.Random(f"{commit} {name}").sample(found, spare))
+    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+    items[:] = [item for item in items if item not in left_out]

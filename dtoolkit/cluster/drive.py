@@ -81,9 +81,9 @@ class Drive(Regroup):
             if isinstance(error, LaunchTimeout) and silent:
                 raise self._timeout(silent) from None  # the others only waited for these
             if isinstance(error, WorkerLost):
-                self.starved = await surely(self._over_memory())
-                if self.starved or len(self.lost) > len(error.ranks):
-                    raise self._worker_lost() from None  # more is known by now
+                starved = await surely(self._over_memory())
+                if starved or len(self.lost) > len(error.ranks):
+                    raise self._worker_lost(starved) from None  # more is known by now
             raise
         finally:
             for watch in watches:

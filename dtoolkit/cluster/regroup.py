@@ -60,7 +60,6 @@ class Regroup:
         self.over: set[str] = set()  # calls whose end was dealt with
         self.lost: dict[str, int] = {}  # address and rank of those that are gone, in order
         self.hung: dict[str, float] = {}  # those of them that were ended, and after what silence
-        self.starved: dict[str, int] = {}  # those that Dask ended for their memory, and its bytes
         self._orders: Sequence[bytes] = ()
         self._expires = float("inf")
         self._logged = 0
@@ -214,21 +213,23 @@ class Regroup:
         members = self.state.members
         return members.index(address) if address in members else -1
 
-    def _worker_lost(self) -> WorkerLost:
+    def _worker_lost(self, starved: Mapping[str, int] | None = None) -> WorkerLost:
+        """The error; `starved` are those that Dask ended for their memory, and its bytes."""
         return WorkerLost(
             ranks=list(self.lost.values()),
             addresses=list(self.lost),
             operation=self.launch.name,
-            detail=", ".join([*_silence(self.hung), *self._starvation()]),
+            detail=", ".join([*_silence(self.hung), *_starvation(starved or {})]),
             hung=[rank for a, rank in self.lost.items() if a in self.hung],
         )
-
-    def _starvation(self) -> list[str]:
-        return [
-            f"{a} was ended by Dask, since {had / 2**20:,.0f} MiB of memory were too near its limit"
-            for a, had in self.starved.items()
-        ]
 
 
 def _silence(hung: Mapping[str, float]) -> list[str]:
     return [f"{a} gave no sign for {seconds:.1f} s" for a, seconds in hung.items()]
+
+
+def _starvation(starved: Mapping[str, int]) -> list[str]:
+    return [
+        f"{a} was ended by Dask, since {had / 2**20:,.0f} MiB of memory were too near its limit"
+        for a, had in starved.items()
+    ]

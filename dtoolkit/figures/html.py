@@ -12,7 +12,7 @@ from html import escape
 
 __all__ = ["card", "facts", "legend", "link", "picture", "table"]
 
-_BORDER = "var(--jp-border-color2, rgba(128,128,128,0.45))"
+_BORDER = "var(--jp-border-color2,#8887)"  # once a row: kept short
 _FAINT = "color:var(--jp-ui-font-color2, inherit)"
 _CARD = (
     f"border:1px solid {_BORDER};border-radius:6px;padding:10px 14px;margin:4px 0;max-width:980px;"

@@ -7,6 +7,7 @@ a node's numbers are the same on whichever rank it lies.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -68,17 +69,16 @@ def dropped(
     -------
     bool tensor of that shape
     """
-    nodes, columns = torch.broadcast_tensors(nodes, columns)
-    if nodes.ndim == 0:
-        return dropped(nodes[None], columns[None], share, key=key, step=step)[0]
+    shape = torch.broadcast_shapes(nodes.shape, columns.shape)
+    nodes, columns = torch.atleast_1d(nodes.expand(shape), columns.expand(shape))
     result = torch.empty(nodes.shape, dtype=torch.bool, device=nodes.device)
-    height = max(1, _AT_ONCE // max(nodes[0].numel() if len(nodes) else 1, 1))
+    height = max(1, _AT_ONCE // max(math.prod(nodes.shape[1:]), 1))
     pieces = zip(nodes.split(height), columns.split(height), result.split(height), strict=True)
     for node, column, drop in pieces:
         zero = torch.zeros(node.shape, dtype=torch.int64, device=node.device)
         counter = [zero + (node & _WORD), zero + (node >> 32), zero + column, zero + (step & _WORD)]
         torch.lt(philox(counter, key)[0], round(share * 2**32), out=drop)
-    return result
+    return result.view(shape)
 
 
 class NodeDropout(nn.Module):

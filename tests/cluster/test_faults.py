@@ -27,6 +27,14 @@ def cluster() -> Iterator[dt.Cluster]:
         yield one
 
 
+def gone(cluster: dt.Cluster, pid: int) -> None:
+    """Wait until the process of a cluster of one is gone, and the cluster knows."""
+    deadline = time.monotonic() + 30
+    while psutil.pid_exists(pid) or cluster.pids == [pid]:
+        assert time.monotonic() < deadline, f"process {pid} is still there"
+        time.sleep(0.01)
+
+
 def works(cluster: dt.Cluster) -> None:
     assert cluster.run(kills.total, timeout=30) == [6.0] * 4
 
@@ -289,13 +297,11 @@ def test_a_worker_that_dies_again_a_while_later() -> None:
             (pid,) = cluster.pids
             os.kill(pid, signal.SIGKILL)
             lost = time.monotonic()
-            while psutil.pid_exists(pid) or cluster.pids == [pid]:
-                time.sleep(0.01)
+            gone(cluster, pid)
             time.sleep(max(0.0, lost + 0.55 - time.monotonic()))
             (again,) = cluster.pids
             os.kill(again, signal.SIGKILL)
-            while psutil.pid_exists(again) or cluster.pids == [again]:
-                time.sleep(0.01)
+            gone(cluster, again)
             assert cluster.run(lambda ctx: ctx.rank, timeout=20) == [0]
 
 

