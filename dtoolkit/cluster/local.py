@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import multiprocessing.util
 import os
@@ -63,8 +62,7 @@ class LocalWorkers:
         gpus: list[str],
         interface: str | None,
     ) -> None:
-        gc.collect()
-        give_back()  # before workers want it
+        give_back()  # before workers want it: 190 MB of a kernel that has made large plans
         self._reaping = Reaping()
         self._pids: set[int] = set()
         # What Dask writes lies in one place that goes with the workers, whatever ends them.
