@@ -201,7 +201,7 @@ def main() -> int:
     torch.set_num_threads(1)
     seeds = SEEDS[:1] if "--quick" in sys.argv[1:] else SEEDS
     print(table(CASES, seeds).round(3).to_string(index=False), flush=True)
-    print(f"\nNeuroPrune on the transformer's text, {len(seeds)} seeds")
+    print(f"\nNeuroPrune on the transformer's text, seeds: {len(seeds)}")
     print(connections(seeds).round(3).to_string(index=False))
     return 0
 
